@@ -1,13 +1,14 @@
 # make demo   set up, learn the scene of the paper from facts and axioms, show what came out
 # make test   set up, check formatting, lint and types, run the tests
 # make site   build the documentation as a site in build/site
+# make pictures   draw all figures and take all screenshots of the documentation again
 # make reproduce   run the paper's experiments, 5.5 hours of one core; ARGS=--quick for a few of them
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 
-.PHONY: cheatsheet demo reproduce site test test-slow test-reliability test-torch test-wheel check format clean
+.PHONY: demo figures pictures reproduce site test test-slow test-reliability test-torch test-wheel check format clean
 
 demo: $(STAMP)
 	@$(BIN)/python examples/crossing/demo.py
@@ -20,9 +21,15 @@ site: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	FOTLTN_SITE=build/site $(BIN)/pytest -q tests/test_site.py
 
-# The cheat sheet as a sheet of paper, printed by Chromium.
-cheatsheet: site
-	chromium --headless --no-sandbox --disable-gpu --no-pdf-header-footer --print-to-pdf=build/cheatsheet.pdf build/site/cheatsheet.html
+# Figures of the documentation from their records, all in the style of fotltn/reporting/theme.py.
+figures: $(STAMP)
+	$(BIN)/python docs/plots/build.py
+	$(BIN)/python -m benchmarks.growth --draw docs/performance/growth.json
+	$(BIN)/python -m reproduction pages
+
+# Figures, and screenshots of pages as tests drive them in Chromium.
+pictures: figures
+	FOTLTN_PICTURES=write $(BIN)/pytest -q -p no:xdist -m pictures tests/pictures
 
 # What is compiled once, all programs share.
 PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -q -n 2

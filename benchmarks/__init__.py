@@ -1,1 +1,1 @@
-"""Benchmarks: one command each, a table and JSON."""
+"""Benchmarks: each is one command that prints a table and can write JSON."""

@@ -1,10 +1,10 @@
-"""The paper's axioms on a scene of CarPed180K's size, forward and backward.
+"""Measure the paper's axioms on a scene of CarPed180K's size, forward and backward.
 
     python -m benchmarks.axioms [--json FILE]
 
-Peers, in the same process: the same axioms written densely by hand, and axiom A1 in LTNtorch with
-time as one more variable, as its users do it. "Compiled" is through `torch.compile`, which needs a
-C++ compiler.
+Peers run in the same process: the same axioms written densely by hand, and axiom A1 in LTNtorch
+with time as one more variable, as its users write it. "Compiled" means `torch.compile`, which needs
+a C++ compiler.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from benchmarks.common import (
     carped_theory,
     close_facts,
     engine_step,
-    interpretation,
     peak_bytes,
     prepare,
     report,
     seconds,
     tables,
+    tables_of_facts,
 )
 from fotltn.engine import compiled
 
 
 def ltntorch_step(t: dict[str, Tensor], close: Tensor) -> Tensor:
-    """Axiom A1 in LTNtorch: variables x, y and t, predicates that look degrees up."""
+    """Run axiom A1 in LTNtorch: variables x, y and t, and predicates that look up degrees."""
     entities, horizon = t["Stop"].shape[1:]
     numbers = torch.arange(entities).float().unsqueeze(-1)
     x, y = ltn.Variable("x", numbers), ltn.Variable("y", numbers)
@@ -68,7 +68,7 @@ def main() -> None:
     learned = tables(n, horizon)
     facts = close_facts(n, horizon, int(args.density * n * n * horizon))
     dense = facts.dense(torch.float32)[0]
-    model = interpretation(learned, facts, n, horizon)
+    model = tables_of_facts(learned, facts, n, horizon)
     rows = []
     for name, only in (("all 13 axioms", None), ("A1", {"A1"})):
         prepared = prepare(theory, model, only)

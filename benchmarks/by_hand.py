@@ -52,7 +52,7 @@ def eventually(u: Tensor) -> Tensor:
 
 
 def axioms(t: dict[str, Tensor], close: Tensor, only: set[str] | None = None) -> list[Tensor]:
-    """Tables have axes (entity, time) or (entity, 1); close has (entity, entity, time)."""
+    """Return the axioms; tables are (entity, time or 1), close is (entity, entity, time)."""
     car, ped = t["Car"], t["Ped"]
     run, stop, cross, side = t["Run"], t["Stop"], t["Crossing"], t["OnSidewalk"]
     x, y = (slice(None), None), (None, slice(None))
@@ -88,7 +88,7 @@ def axioms(t: dict[str, Tensor], close: Tensor, only: set[str] | None = None) ->
 
 
 def total(t: dict[str, Tensor], close: Tensor, only: set[str] | None = None) -> Tensor:
-    """The sum of all axioms."""
+    """Return the sum of all axioms."""
     flat = {name: table[0] for name, table in t.items()}
     return torch.stack(axioms(flat, close, only)).sum()
 
@@ -99,7 +99,7 @@ def step(
     only: set[str] | None = None,
     function: Callable[..., Tensor] = total,
 ) -> Tensor:
-    """Forward and backward."""
+    """Run forward and backward."""
     found = function(t, close, only)
     torch.autograd.grad(found, list(t.values()), allow_unused=True)
     return found.detach()

@@ -1,4 +1,4 @@
-"""What the benchmarks share: data, timing, memory, tables."""
+"""Shared parts of the benchmarks: data, timing, memory, tables."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 from torch import Tensor
 
@@ -28,12 +29,12 @@ STATIC = ("Car", "Ped")
 
 
 def carped_theory() -> CheckedTheory:
-    """The thirteen axioms of the paper."""
+    """Return the paper's theory of thirteen axioms."""
     return check(load_theory(THEORY))
 
 
 def tables(entities: int, horizon: int, device: str = "cpu") -> dict[str, Tensor]:
-    """Random degrees of the learned predicates, with gradients."""
+    """Draw random degrees of the learned predicates, with gradients."""
     return {
         name: torch.rand(
             1, entities, 1 if name in STATIC else horizon, device=device
@@ -43,7 +44,7 @@ def tables(entities: int, horizon: int, device: str = "cpu") -> dict[str, Tensor
 
 
 def close_facts(entities: int, horizon: int, count: int, device: str = "cpu") -> SparseTable:
-    """About `count` random facts, symmetric, each once."""
+    """Draw about `count` random facts, symmetric and distinct."""
     half = torch.empty(count // 2, 3, dtype=torch.int64, device=device)
     half[:, 0].random_(entities)
     half[:, 1].random_(entities)
@@ -60,10 +61,10 @@ def close_facts(entities: int, horizon: int, count: int, device: str = "cpu") ->
     return SparseTable(index, value, (1, entities, entities, horizon))
 
 
-def interpretation(
+def tables_of_facts(
     learned: dict[str, Tensor], close: SparseTable | Tensor, entities: int, horizon: int
 ) -> Tables:
-    """A scene."""
+    """Return the tables of a scene."""
     device = learned["Car"].device
     return Tables(
         {"agent": entities},
@@ -80,14 +81,14 @@ def prepare(
     semantics: Semantics = STABLE_PRODUCT,
     budget: int = 8 * 2**30,
 ) -> Prepared:
-    """The engine for some of the axioms, at the first time point."""
+    """Prepare the engine for some of the axioms, at the first time point."""
     axioms = {a.name: a.formula for a in theory.axioms if names is None or a.name in names}
     program = compile_formulas(axioms, theory.signature, semantics)
     return program.prepare(model, dtype=torch.float32, budget=budget)
 
 
 def engine_step(prepared: Prepared | Compiled, model: Tables, learned: dict[str, Tensor]) -> Tensor:
-    """Forward and backward through all prepared axioms."""
+    """Run forward and backward through all prepared axioms."""
     total = sum(v.tensor.sum() for v in prepared(model).values())
     assert isinstance(total, Tensor)
     torch.autograd.grad(total, list(learned.values()), allow_unused=True)
@@ -101,7 +102,7 @@ def seconds(
     at_least: float = 0.2,
     clock: Callable[[], float] = time.perf_counter,
 ) -> float:
-    """The median time of a call, after one call to warm up."""
+    """Return the median time of a call, after one call to warm up."""
     function()
     times: list[float] = []
     started = clock()
@@ -113,7 +114,7 @@ def seconds(
 
 
 def peak_bytes(function: Callable[[], Any]) -> int:
-    """The most memory that a call has allocated at once, by the allocator's own record."""
+    """Return the most memory that a call allocates at once, as the allocator records it."""
     function()
     with torch.profiler.profile(
         activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True
@@ -152,4 +153,4 @@ def _cell(value: Any) -> str:
         return "-"
     if isinstance(value, float):
         return f"{value:.3g}" if abs(value) < 1e5 else f"{value:,.0f}"
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    return f"{value:,}" if isinstance(value, int) else escape(str(value))

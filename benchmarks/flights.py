@@ -1,10 +1,10 @@
-"""Rules on a month of flights, as users run them: whole commands, here and in another checkout.
+"""Measure rules on a month of flights: whole commands as users run them, in two checkouts.
 
     python -m benchmarks.flights FACTS [CHECKOUT] [--limit 300] [--json FILE]
 
-FACTS are those of January 2013, as a CSV file that `tests/flights/make.py` makes (`january`). With
-`--make` that file is written first, with a month of flights that are made up. Each command is a
-process of its own. One that takes longer than the limit is ended, and its row says so.
+FACTS is a CSV file with the facts of January 2013, made by `tests/flights/make.py` (`january`).
+With `--make`, that file is first written with a month of made-up flights. Each command is a
+separate process. A command that takes longer than the limit is killed, and its row says so.
 """
 
 from __future__ import annotations
@@ -47,9 +47,10 @@ class Fact(NamedTuple):
 def made_up(
     planes: int = 3_000, airports: int = 97, hours: int = 744, *, seed: int = 0
 ) -> list[Fact]:
-    """Flights that nobody flew, in the manner of those that leave New York.
+    """Make up flights similar to those that leave New York.
 
-    A plane lands an hour or more after it has left. It leaves from there, or again from a hub.
+    A plane lands at least an hour after it has left. It then leaves from there, or again from a
+    hub.
     """
     draw = random.Random(seed)
     hubs, places = [f"H{i}" for i in range(3)], [f"A{i}" for i in range(airports - 3)]
@@ -100,7 +101,7 @@ def write(facts: list[Fact], path: Path) -> None:
 
 
 def measured(checkout: Path, command: str, facts: Path, limit: int) -> dict[str, Any]:
-    """The CPU time and the most memory of a command; none if it does not end in time."""
+    """Return the CPU time and peak memory of a command; None if it does not end in time."""
     if command == "violations":
         call = ["-c", VIOLATIONS, str(THEORY), str(facts)]
     else:
@@ -120,7 +121,7 @@ def measured(checkout: Path, command: str, facts: Path, limit: int) -> dict[str,
     spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return {
         "CPU s": round(spent, 1),
-        "MB": round(after.ru_maxrss / 1e3) if status == 0 else None,  # the most of all so far
+        "MB": round(after.ru_maxrss / 1e3) if status == 0 else None,  # the maximum over all so far
         "ended": {0: "yes", None: f"no, after {limit} s"}.get(status, f"status {status}"),
     }
 
@@ -144,8 +145,12 @@ def main() -> None:
             **measured(path, command, args.facts.resolve(), args.limit),
         }
         for side, path in sides.items()
-        for command in ("eval", "violations", "rules")  # by memory, since the most counts
-        if side == "now" or command != "violations"  # 0.1.0 lists violations of models alone
+        for command in (
+            "eval",
+            "violations",
+            "rules",
+        )  # in order of memory: the maximum is measured
+        if side == "now" or command != "violations"  # 0.1.0 lists violations of models only
     ]
     report("ten rules on a month of flights", rows, args.json)
 

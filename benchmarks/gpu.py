@@ -1,11 +1,11 @@
-"""On one GPU: a large scene against the copy bandwidth, and a captured training step.
+"""Measure one GPU: a large scene against the copy bandwidth, and a captured training step.
 
     python -m benchmarks.gpu [--json FILE]
 
-The large scenes are axiom A1 with 100,000 entities, 1,000 steps and 2·10⁸ facts, and all 13
-axioms with 30,000 entities and 6·10⁷ facts, forward and backward. "Reading" is the time that
-reading facts (three 4-byte numbers and a degree) and tables once forward and once back takes at
-the copy bandwidth measured here.
+The large scenes are axiom A1 with 100,000 entities, 1,000 steps and 2·10⁸ facts, and all 13 axioms
+with 30,000 entities and 6·10⁷ facts, forward and backward. "Reading" is the time for reading the
+facts (three 4-byte numbers and a degree) and tables once forward and once backward at the copy
+bandwidth measured here.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from benchmarks.common import (
     carped_theory,
     close_facts,
     engine_step,
-    interpretation,
     prepare,
     report,
     tables,
+    tables_of_facts,
 )
 from fotltn.engine import compiled
 
 
 def milliseconds(function: Callable[[], object], repeat: int = 10) -> float:
-    """The median time of a call on the device."""
+    """Return the median time of a call on the device."""
     for _ in range(3):
         function()
     times = []
@@ -46,7 +46,7 @@ def milliseconds(function: Callable[[], object], repeat: int = 10) -> float:
 
 
 def bandwidth() -> float:
-    """Bytes a second of a copy, read and written."""
+    """Return the bytes per second of a copy, counting reads and writes."""
     a = torch.empty(2**30, dtype=torch.float32, device="cuda")
     b = torch.empty_like(a)
     taken = milliseconds(lambda: b.copy_(a)) / 1e3
@@ -56,13 +56,13 @@ def bandwidth() -> float:
 def large(
     only: set[str] | None, entities: int, horizon: int, count: int, speed: float
 ) -> list[dict[str, object]]:
-    """Some axioms, or all, on a large scene: step by step, compiled, and captured, too."""
+    """Measure some or all axioms on a large scene: eager, compiled, and captured as well."""
     theory = carped_theory()
     facts = close_facts(entities, horizon, count, "cuda")
     learned = tables(entities, horizon, "cuda")
     if only == {"A1"}:
         learned = {n: learned[n] for n in ("Car", "Ped", "Crossing", "Stop")}
-    model = interpretation(learned, facts, entities, horizon)
+    model = tables_of_facts(learned, facts, entities, horizon)
     prepared = prepare(theory, model, only, budget=64 * 2**30)
     data = facts.facts * 16 + sum(t.numel() * 4 for t in learned.values())
     reading = 2 * data / speed * 1e3
@@ -87,7 +87,7 @@ def large(
 
 
 def capture(step: Callable[[], torch.Tensor]) -> torch.cuda.CUDAGraph:
-    """A step as a graph, whose result is compared."""
+    """Capture a step as a graph, and check its result."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -104,11 +104,11 @@ def capture(step: Callable[[], torch.Tensor]) -> torch.cuda.CUDAGraph:
 
 
 def captured(entities: int, horizon: int, count: int) -> list[dict[str, object]]:
-    """All axioms on a scene of CarPed180K's size: eager, captured in a graph, and by hand."""
+    """Measure all axioms on a scene of CarPed180K's size: eager, captured, and by hand."""
     theory = carped_theory()
     facts = close_facts(entities, horizon, count, "cuda")
     learned = tables(entities, horizon, "cuda")
-    model = interpretation(learned, facts, entities, horizon)
+    model = tables_of_facts(learned, facts, entities, horizon)
     prepared = prepare(theory, model)
     graph = capture(lambda: engine_step(prepared, model, learned))
     fused = compiled(prepared, model)

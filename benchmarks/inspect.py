@@ -1,12 +1,12 @@
-"""How fast the inspector is in a browser: first content, and what people do most.
+"""Measure the inspector in a browser: the first content, and what people do most.
 
-    python -m benchmarks.inspect [--json FILE] [--pictures FOLDER]
+    python -m benchmarks.inspect [--json FILE]
 
 It serves a model of CarPed180K, trained for a few epochs, and a scene with 100,489 pairs of agents,
-as `fotltn inspect` does, and drives Chromium. The first visit is timed by the browser itself, from
-its start to the first content. Opening is timed from the click to the frame in which the page is
-whole, heat map included; typing from the key to the value or message on the page; scrolling from
-the wheel to the frame with all rows that are seen.
+as `fotltn inspect` does, and drives Chromium. The browser itself times the first visit, from its
+start to the first content. Opening is timed from the click to the frame in which the page is
+complete, including the heat map; typing from the key to the value or message on the page; scrolling
+from the wheel to the frame with all visible rows.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ FORMULAS = (
     "G(exists x. Stop(x))",
 )
 
-#: Runs in the page: clicks a link, and resolves with the frame in which the other page is whole.
+#: Runs in the page: clicks a link, and resolves when the next page is complete.
 OPEN = """([selector, number]) => new Promise((done) => {
   const old = document.querySelector(".page");
   const began = performance.now();
@@ -64,7 +64,7 @@ OPEN = """([selector, number]) => new Promise((done) => {
   requestAnimationFrame(look);
 })"""
 
-#: Runs in the page: types a text at once, and resolves when the page has answered it.
+#: Runs in the page: types a text at once, and resolves when the page has answered.
 TYPE = """(text) => new Promise((done) => {
   const box = document.querySelector("textarea");
   const old = document.getElementById("found");
@@ -80,7 +80,7 @@ TYPE = """(text) => new Promise((done) => {
   box.dispatchEvent(new InputEvent("input", { bubbles: true }));
 })"""
 
-#: Runs in the page: scrolls to a share of the height, and resolves with the frame that is whole.
+#: Runs in the page: scrolls to a share of the height, and resolves when all rows are shown.
 SCROLL = """(share) => new Promise((done) => {
   const frame = document.querySelector(".heat");
   const scroller = frame.heat.scroller;
@@ -95,7 +95,7 @@ SCROLL = """(share) => new Promise((done) => {
 
 @contextmanager
 def serving(*paths: Path) -> Iterator[str]:
-    """The address of an inspector."""
+    """Serve files, and yield the address of the inspector."""
     call = [sys.executable, "-m", "fotltn", "inspect", *map(str, paths), "--no-open", "--json"]
     process = subprocess.Popen(call, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -113,7 +113,7 @@ def serving(*paths: Path) -> Iterator[str]:
 
 
 def painted(page: Page) -> float:
-    """Milliseconds from the start of a navigation to the first content."""
+    """Return the milliseconds from the start of a navigation to the first content."""
     found: float = page.evaluate(
         """() => new Promise((done) => {
           const seen = performance.getEntriesByName("first-contentful-paint")[0];
@@ -128,14 +128,14 @@ def painted(page: Page) -> float:
 
 
 def mapped(page: Page) -> float:
-    """Milliseconds from the start of a navigation to its heat map."""
+    """Return the milliseconds from the start of a navigation to its heat map."""
     page.wait_for_selector(".heat[data-ready=true]")
     found: float = page.evaluate("performance.getEntriesByName('heat map')[0].startTime")
     return found
 
 
 def settled(page: Page) -> None:
-    """Wait until everything that is computed ahead is there."""
+    """Wait until everything that is computed in advance is ready."""
     page.wait_for_selector("table.axioms:not([data-pending])", timeout=120_000)
 
 
@@ -151,7 +151,7 @@ def first_content(browser: Any, url: str, times: int) -> list[float]:
 
 
 def interactions(page: Page, base: str, times: int) -> dict[str, list[float]]:
-    """What people do, again and again."""
+    """Repeat what people do, and return the times in milliseconds."""
     draw = random.Random(0)
     found: dict[str, list[float]] = {
         "open an axiom": [], "open a cell": [], "type a formula": [], "scroll a heat map": [],
@@ -165,7 +165,7 @@ def interactions(page: Page, base: str, times: int) -> dict[str, list[float]]:
     page.goto(f"{base}/formula")
     for number in range(times):
         text = FORMULAS[number % len(FORMULAS)]
-        renamed = re.sub(r"\b([xy])\b", rf"\g<1>{number}", text)  # nothing of it is kept
+        renamed = re.sub(r"\b([xy])\b", rf"\g<1>{number}", text)  # so that no cached result fits
         found["type a formula"].append(page.evaluate(TYPE, renamed))
         page.wait_for_timeout(500)
     found["scroll a heat map"] = scrolled(page, f"{base}/axiom/A1", times)
@@ -187,41 +187,10 @@ def row(what: str, milliseconds: list[float], aim: float) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def pictures(browser: Any, url: str, folder: Path) -> None:
-    """The pages as the documentation shows them."""
-    base = url.split("/?")[0]
-    for name, path, scheme, size in (
-        ("axioms", "/", "light", (1100, 760)),
-        ("axiom", "/axiom/A1", "light", (1100, 900)),
-        ("cell", None, "light", (1100, 1050)),
-        ("formula", "/formula?text=forall+x.+G(Stopp(x)+->+F+Run(x))", "light", (1100, 560)),
-        ("predicate", "/predicate/Crossing", "dark", (1100, 800)),
-        ("phone", "/axiom/A1", "dark", (390, 840)),
-    ):
-        context = browser.new_context(
-            color_scheme=scheme, viewport={"width": size[0], "height": size[1]}
-        )
-        page = context.new_page()
-        page.goto(url)
-        settled(page)
-        if path is None:
-            page.goto(f"{base}/axiom/A1")
-            mapped(page)
-            page.locator("dd.link a").first.click()
-        else:
-            page.goto(base + path)
-        if page.locator("[data-panels]").count():
-            mapped(page)
-        page.wait_for_timeout(300)
-        page.screenshot(path=str(folder / f"{name}.png"))
-        context.close()
-
-
 def main() -> None:
     """Measure and report."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json")
-    parser.add_argument("--pictures", type=Path, help="a folder to write screenshots to")
     parser.add_argument("--times", type=int, default=40)
     parser.add_argument("--epochs", type=int, default=30)
     args = parser.parse_args()
@@ -242,8 +211,6 @@ def main() -> None:
             rows.append(row("first content", first_content(browser, url, 10), 1000))
             for what, found in interactions(page, url.split("/?")[0], args.times).items():
                 rows.append(row(what, found, 100))
-            if args.pictures:
-                pictures(browser, url, args.pictures)
         with serving(wide / "theory.fot", wide / "facts.csv") as url:
             page = browser.new_page()
             page.goto(url)

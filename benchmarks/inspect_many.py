@@ -1,11 +1,11 @@
-"""How fast the inspector's pages are with 10,000 entities and a million facts.
+"""Measure the inspector's pages with 10,000 entities and a million facts.
 
     python -m benchmarks.inspect_many [--json FILE] [--times N]
 
-It writes a theory of five axioms, two of them over all pairs (10,000² bindings and 100 times), with
-a million facts, serves them as `fotltn inspect` does, and asks for pages as a browser would, one
-after another: the first page, pages of axioms, and cells with a changed fact, each cell and change
-for the first time. Times are those of whole answers.
+It writes a theory of five axioms, two of them over all pairs (10,000² bindings and 100 time
+points), with a million facts, serves them as `fotltn inspect` does, and requests pages as a browser
+would, one after another: the first page, pages of axioms, and cells with a changed fact. Each cell
+and change is requested only once. Times are those of complete answers.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ ENTITIES, TIMES = 10_000, 100
 
 
 def facts(entities: int, times: int, share: float) -> pa.Table:
-    """Facts of random degrees: `share` of a million of what changes over time."""
+    """Draw facts with random degrees: `share` of a million facts that change over time."""
     draw = np.random.default_rng(0)
     names = np.array([f"a{i}" for i in range(entities)])
 
@@ -72,18 +72,18 @@ class Visitor:
     """A browser that keeps its cookie and only reads."""
 
     def __init__(self, url: str) -> None:
-        """Come in with the token of an address."""
+        """Log in with the token of an address."""
         self.base = url.split("/?")[0]
         self.opener = build_opener(HTTPCookieProcessor(CookieJar()))
         self.get(url.removeprefix(self.base))
 
     def get(self, path: str) -> str:
-        """A page."""
+        """Return a page."""
         with self.opener.open(f"{self.base}{path}", timeout=600) as answer:
             return str(answer.read().decode())
 
     def timed(self, paths: list[str]) -> list[float]:
-        """Milliseconds for each page."""
+        """Return the milliseconds for each page."""
         taken = []
         for path in paths:
             start = time.perf_counter()
@@ -93,12 +93,12 @@ class Visitor:
 
 
 def links(page: str, fits: Callable[[str], bool]) -> list[str]:
-    """The addresses on a page that fit."""
+    """Return the addresses on a page that fit."""
     return [a for a in map(unescape, re.findall(r'href="([^"]+)"', page)) if fits(a)]
 
 
 def measure(visitor: Visitor, times: int) -> list[dict[str, Any]]:
-    """The first page, axioms, cells, and cells with a changed fact."""
+    """Measure the first page, axioms, cells, and cells with a changed fact."""
     start = time.perf_counter()
     while "data-pending" in visitor.get("/"):
         time.sleep(0.2)
@@ -128,7 +128,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json")
     parser.add_argument("--times", type=int, default=60)
-    parser.add_argument("--share", type=float, default=1.0, help="of the entities and facts")
+    parser.add_argument("--share", type=float, default=1.0, help="share of the entities and facts")
     args = parser.parse_args()
     load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as folder:

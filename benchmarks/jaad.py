@@ -1,14 +1,14 @@
-"""All clips of JAAD at once, against a loop over clips: values, and values with gradients.
+"""Compare all clips of JAAD at once with a loop over clips: values, with and without gradients.
 
     python -m benchmarks.jaad TABLES [--json FILE]
     python -m benchmarks.jaad TABLES --training [--json FILE]
 
-TABLES is a folder with the three tables. In the loop every clip has tables of its own, without any
-padding; its plans are made once and kept, as training would, or made anew for each clip, as a call
-of `evaluate` would. "In one piece" is the batch with all its padding. Values of all axioms are
-compared clip by clip. With --training, a whole epoch of the project is timed instead: networks,
-labels, axioms, gradients and steps, of all clips at once and in parts of one clip. Times are
-processor times of one thread, so that other programs do not count.
+TABLES is a folder with the three tables. In the loop, every clip has its own tables, without
+padding; its plans are made once and reused, as in training, or made for each call, as in
+`evaluate`. "In one piece" is the batch with all its padding. The values of all axioms are compared
+clip by clip. With --training, a whole epoch of the project is timed instead: networks, labels,
+axioms, gradients and steps, for all clips at once and in parts of one clip. Times are CPU times of
+one thread, so other programs do not count.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from benchmarks.common import report
 from benchmarks.common import seconds as timed
 from fotltn.engine import InBlocks, Prepared, compile_formulas
 from fotltn.evaluation import evaluate_all
-from fotltn.grounding.dense import interpretation
+from fotltn.grounding.dense import tables_of_facts
 from fotltn.learn.fit import fit
 from fotltn.networks.parts import Batches
 from fotltn.project.build import build
@@ -44,13 +44,13 @@ Run = Prepared | InBlocks
 
 
 def seconds(function: Callable[[], Any], repeat: int = 7) -> float:
-    """The median processor time of a call."""
+    """Return the median CPU time of a call."""
     return timed(function, repeat=repeat, clock=time.process_time)
 
 
 def batch(world: World) -> Tables:
-    """All clips, with degrees of what is learned between 0 and 1 that carry gradients."""
-    model = interpretation(world.facts, world.theory.signature, sparse=True)
+    """Return all clips; degrees of learned predicates lie between 0 and 1 and carry gradients."""
+    model = tables_of_facts(world.facts, world.theory.signature, sparse=True)
     draw = torch.Generator().manual_seed(0)
     tables = {n: model.predicate(n) for n in LEARNED}
     noisy = {
@@ -61,14 +61,14 @@ def batch(world: World) -> Tables:
 
 
 def apart(world: World, model: Tables) -> list[Tables]:
-    """Every clip by itself."""
+    """Return every clip by itself."""
     dense = {n: model.predicate(n) for n in model.predicates}
     laid_out = replace(model, predicates=dense)
     return [_alone(world, laid_out, trace) for trace in range(model.batch)]
 
 
 def _alone(world: World, model: Tables, trace: int) -> Tables:
-    """One clip with room for its own steps and entities alone."""
+    """Return one clip with room only for its own steps and entities."""
     signature, length = world.theory.signature, world.facts.lengths[trace]
     counts = {s: len(names[trace]) for s, names in world.facts.local.items()}
     sizes = {**model.sizes, **counts}
@@ -93,7 +93,7 @@ def _alone(world: World, model: Tables, trace: int) -> Tables:
 
 
 def step(run: Run, model: Tables) -> None:
-    """Forward and backward through all axioms, as a step of training does."""
+    """Run forward and backward through all axioms, as a step of training does."""
     total = sum(v.tensor.sum() for v in run(model).values())
     assert isinstance(total, Tensor)
     inputs = [model.predicates[n] for n in LEARNED]
@@ -103,7 +103,7 @@ def step(run: Run, model: Tables) -> None:
 def fuzzy(
     world: World, model: Tables, clips: list[Tables], semantics: Semantics
 ) -> list[dict[str, Any]]:
-    """Degrees, without gradients and with them."""
+    """Measure degrees, without and with gradients."""
     formulas = {a.name: a.formula for a in world.theory.axioms}
     program = compile_formulas(formulas, world.theory.signature, semantics)
     kind = model.predicate("Stop").dtype
@@ -139,7 +139,7 @@ def fuzzy(
 
 
 def two_valued(world: World, model: Tables, clips: list[Tables]) -> list[dict[str, Any]]:
-    """Truth in two-valued logic, degrees from one half on being true."""
+    """Measure two-valued logic, in which degrees of at least one half are true."""
     formulas = {a.name: a.formula for a in world.theory.axioms}
 
     def truths(one: Tables) -> dict[str, Value]:
@@ -158,7 +158,7 @@ def two_valued(world: World, model: Tables, clips: list[Tables]) -> list[dict[st
 
 
 def difference(whole: Mapping[str, Value], each: Sequence[Mapping[str, Value]]) -> float:
-    """The largest difference between values of the batch and of single clips, over all axioms."""
+    """Return the largest difference between values of the batch and of single clips."""
     return max(
         abs(float(value.tensor[trace, 0]) - float(one[name].tensor.flatten()[0]))
         for name, value in whole.items()
@@ -169,7 +169,7 @@ def difference(whole: Mapping[str, Value], each: Sequence[Mapping[str, Value]]) 
 def row(
     meaning: str, what: str, blocks: int | None, times: Mapping[str, float], error: float
 ) -> dict[str, Any]:
-    """A line of the table: milliseconds, and how much slower the loop is."""
+    """Return a row of the table: milliseconds, and how much slower the loop is."""
     shown: dict[str, Any] = {"semantics": meaning, "what": what, "blocks": blocks}
     shown |= {f"{name} ms": taken * 1e3 for name, taken in times.items()}
     shown["times faster"] = times["loop"] / times["batched"]
@@ -178,7 +178,7 @@ def row(
 
 
 def epoch(tables: Path, parts: Batches | None) -> float:
-    """The processor time of an epoch of the project, after one in which plans are made."""
+    """Return the CPU time of an epoch of the project, after one in which plans are made."""
     built = build(read_config(PROJECT, data=tables))
     training = replace(built.task.training, batches=parts, epochs=3, patience=None)
     times: list[float] = []
@@ -190,7 +190,7 @@ def epoch(tables: Path, parts: Batches | None) -> float:
 
 
 def training(tables: Path) -> list[dict[str, Any]]:
-    """An epoch at once, and clip by clip."""
+    """Measure an epoch at once, and clip by clip."""
     whole, loop = epoch(tables, None), epoch(tables, Batches("traces", 1))
     return [{
         "what": "an epoch of training", "at once ms": 1e3 * whole, "loop over clips ms": 1e3 * loop,

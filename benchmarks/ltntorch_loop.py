@@ -1,10 +1,10 @@
-"""The paper's scene learned by LTNtorch, as its users write it: a loop, and time as a variable.
+"""Learn the paper's scene with LTNtorch, as its users write it: a loop, and time as a variable.
 
     python -m benchmarks.ltntorch_loop PROJECT [--epochs 100]
 
-PROJECT is a scene as `fotltn new` makes it. Degrees are free for every agent and time, axioms are
-those of the paper, and labels are a tenth of the facts. What LTNtorch lacks (next, eventually) is
-computed on the tables before its predicates look them up.
+PROJECT is a scene made by `fotltn new`. Degrees are free for every agent and time, the axioms are
+the paper's, and a tenth of the facts are labels. Operators that LTNtorch lacks (next, eventually)
+are computed on the tables before its predicates look them up.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ P, RATE, SHARE = 4, 0.05, 0.1
 
 
 def read(path: Path) -> tuple[int, int, Tensor, dict[str, list[tuple[int, int, float]]]]:
-    """Entities, steps, which pairs are close, and the labels of learned predicates."""
+    """Return entities, steps, which pairs are close, and the labels of learned predicates."""
     with path.open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     numbers: dict[str, int] = {}
@@ -57,7 +57,7 @@ def read(path: Path) -> tuple[int, int, Tensor, dict[str, list[tuple[int, int, f
 
 
 def satisfaction(t: dict[str, Tensor], close: Tensor) -> Tensor:
-    """All thirteen axioms together, from tables with axes (entity, time)."""
+    """Return the satisfaction of all thirteen axioms, from tables of shape (entity, time)."""
     entities, steps = t["Run"].shape
     agents = torch.arange(entities).float().unsqueeze(-1)
     x, y = ltn.Variable("x", agents), ltn.Variable("y", agents)
@@ -76,7 +76,7 @@ def satisfaction(t: dict[str, Tensor], close: Tensor) -> Tensor:
     every = ltn.Quantifier(AggregPMeanError(p=P), quantifier="f")
     some = ltn.Quantifier(AggregPMean(p=P), quantifier="e")
 
-    def crosses_near() -> ltn.LTNObject:  # quantifiers change what they are applied to
+    def crosses_near() -> ltn.LTNObject:  # a new object each time, because quantifiers change it
         return both(both(ped(y), crossing(y, now)), near(x, y, now))
 
     axioms = [
@@ -102,7 +102,7 @@ def satisfaction(t: dict[str, Tensor], close: Tensor) -> Tensor:
 
 
 def main() -> None:
-    """Learn, and say how long an epoch takes."""
+    """Learn, and print how long an epoch takes."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("project", type=Path)
     parser.add_argument("--epochs", type=int, default=100)
@@ -128,7 +128,9 @@ def main() -> None:
                 loss = loss + torch.nn.functional.binary_cross_entropy_with_logits(said, goal)
         loss.backward()
         optimiser.step()
-    print(f"{(time.perf_counter() - start) / args.epochs * 1e3:.1f} ms an epoch, {loss.item():.4f}")
+    print(
+        f"{(time.perf_counter() - start) / args.epochs * 1e3:.1f} ms per epoch, {loss.item():.4f}"
+    )
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""What a call of `fotltn.AxiomLoss` costs beside the prepared plan that it runs.
+"""Compare the cost of a call of `fotltn.AxiomLoss` with the prepared plan that it runs.
 
     python -m benchmarks.own_loop examples/appendix_b/theory.fot
 
-Least CPU time of short rounds by turns, on one thread.
+Reports the lowest CPU time of short alternating rounds, on one thread.
 """
 
 from __future__ import annotations

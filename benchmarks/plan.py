@@ -1,10 +1,10 @@
-"""What `fotltn plan` predicts, beside what is measured: bytes and time.
+"""Compare the predictions of `fotltn plan` with measurements: bytes and time.
 
     python -m benchmarks.plan [--scale 1] [--json FILE]
 
-Bytes are those that torch's allocator holds at once, beyond what it held before. Time is processor
-time, the median of some calls, so that other programs do not count. Degrees are with gradients
-where tables are dense, two-valued logic without. Run it with `OMP_NUM_THREADS=1`.
+Bytes are those that torch's allocator holds at once, beyond what it held before. Time is CPU time,
+the median of some calls, so other programs do not count. Degrees are computed with gradients where
+tables are dense, two-valued logic without. Run it with `OMP_NUM_THREADS=1`.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from benchmarks import flights
 from benchmarks.common import (
     carped_theory,
     close_facts,
-    interpretation,
     peak_bytes,
     report,
     seconds,
     tables,
+    tables_of_facts,
 )
+from fotltn.analysis.view import stated_view
 from fotltn.engine import compile_formulas, sizes_of
 from fotltn.logic.check import CheckedTheory, check
 from fotltn.plan.rows import row_cost
 from fotltn.plan.work import Kind, Machine, measured, work
-from fotltn.project.rules import of_facts
 from fotltn.semantics import crisp_rows
 from fotltn.semantics.config import SEMANTICS
 from fotltn.semantics.tables import Tables
@@ -71,7 +71,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What a plan says, and what runs it."""
+    """The prediction of a plan, and the function that runs it."""
 
     peak: int
     work: Counter[Kind]
@@ -80,7 +80,7 @@ class Prediction:
 
 
 def cases(scale: float = 1.0) -> Iterator[Case]:
-    """The set: the paper's axioms, until, windows, and flights; many sizes with a large scale."""
+    """Yield the cases: the paper's axioms, until, windows and flights, in many sizes."""
     torch.manual_seed(0)
     scene = carped_theory()
     for entities, horizon, facts, names in (
@@ -95,7 +95,7 @@ def cases(scale: float = 1.0) -> Iterator[Case]:
             if facts is None
             else close_facts(entities, horizon, number)
         )
-        model = interpretation(learned, close, entities, horizon)
+        model = tables_of_facts(learned, close, entities, horizon)
         what = f"13 axioms, {entities} entities, {horizon} steps, "
         what += "all pairs" if facts is None else f"{number:,} facts"
         for name in names:
@@ -114,7 +114,7 @@ def cases(scale: float = 1.0) -> Iterator[Case]:
         path = Path(folder) / "facts.csv"
         facts_of_flights = flights.made_up(planes, 30, hours)
         flights.write(facts_of_flights, path)
-        evidence = of_facts(flights.THEORY, [path], horizon=hours)
+        evidence = stated_view(check(load_theory(flights.THEORY)), [path], horizon=hours)
     what = f"ten rules, {planes} planes, {hours} hours, {len(facts_of_flights):,} facts"
     for name in ("stable-product", "godel", "crisp"):
         yield Case(what, name, evidence.theory, evidence.tables)
@@ -128,7 +128,7 @@ def _theory(text: str) -> CheckedTheory:
 
 
 def predicted(case: Case) -> list[Prediction]:
-    """What a plan says: of all axioms, and in two-valued logic of each, as they are evaluated."""
+    """Return predictions for all axioms together or, in two-valued logic, for each."""
     theory, meaning = case.theory, SEMANTICS[case.semantics]
     sizes = sizes_of(case.tables, torch.float32)
     formulas = {axiom.name: axiom.formula for axiom in theory.axioms}
@@ -166,7 +166,7 @@ def predicted(case: Case) -> list[Prediction]:
 
 
 def compare(case: Case, machine: Machine) -> dict[str, Any]:
-    """One row: what is predicted, what is measured, and how far they are apart."""
+    """Return one row: the prediction, the measurement, and their ratios."""
     said = predicted(case)
     peak = max(one.peak for one in said)
     held = max(peak_bytes(one.run) for one in said)

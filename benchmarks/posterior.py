@@ -1,11 +1,11 @@
-"""Worlds sampled where there are many entities and many steps, beside the usual world.
+"""Measure sampling of worlds with many entities and many steps, and of the usual world.
 
     python -m benchmarks.posterior [--copies 100] [--steps 1000] [--labels 2000000] [--worlds 32]
         [--burn-in 20] [--sweeps 20] [--device cpu] [--json FILE]
 
-The large world is made of so many worlds of deliveries of the usual size, with more steps, in one
-trace: 100 copies are 3,000 robots, 6,000 parcels and 1,000 stations. What a sweep takes is divided
-by worlds, tracks and steps; a flat figure means that time grows with what is drawn.
+The large world consists of this many deliveries worlds of the usual size, with more steps, in one
+trace: 100 copies are 3,000 robots, 6,000 parcels and 1,000 stations. The time of a sweep is divided
+by worlds, tracks and steps; a constant figure means that time grows in proportion to what is drawn.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from reproduction.deliveries.world import (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Deliveries:
-    """What is given, and noisy labels."""
+    """The given tables, and noisy labels."""
 
     tables: Tables
     labels: Labels
 
 
 def deliveries(copies: int, steps: int, count: int, device: str) -> Deliveries:
-    """Worlds of deliveries side by side in one trace, and labels of some of their facts."""
+    """Put worlds of deliveries into one trace, with labels of some of their facts."""
     theory = check(load_theory(THEORY))
     robots, parcels, stations, _ = DELIVERIES
     sizes = {"robot": robots, "parcel": parcels, "station": stations}
@@ -97,7 +97,7 @@ def deliveries(copies: int, steps: int, count: int, device: str) -> Deliveries:
 def measure(
     name: str, world: Deliveries, sampling: Sampling, sweeps: int | None = None
 ) -> dict[str, Any]:
-    """What a run takes; a whole one, or its first sweeps."""
+    """Measure a whole run, or its first sweeps."""
     cuda = world.tables.lengths.device.type == "cuda"
     begin = time.perf_counter()
     rates = dict.fromkeys(LEARNED, NoiseRates(MISSED, INVENTED))
@@ -147,8 +147,8 @@ def main() -> None:
     parser.add_argument("--burn-in", type=int, default=20)
     parser.add_argument("--sweeps", type=int, default=20)
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--part", action="store_true", help="some sweeps, not the whole run")
-    parser.add_argument("--json", help="where to write the figures")
+    parser.add_argument("--part", action="store_true", help="run some sweeps, not the whole run")
+    parser.add_argument("--json", help="file for the figures")
     args = parser.parse_args()
     sampling = Sampling(
         worlds=args.worlds, burn_in=args.burn_in, sweeps=args.sweeps, enough=0, stored=1

@@ -1,11 +1,16 @@
-"""What it costs to share a step among processes: by blocks alone, in a group of one, of two.
+"""Measure the cost of sharing a step among processes: blocks only, a group of one, a group of two.
 
-    python -m benchmarks.ranks [--device cuda] [--counts 0 1 2] [--repeats 3] [--json FILE]
+    python -m benchmarks.ranks [--device cuda] [--counts 0 1 2] [--repeats 3] [--limit 60]
+        [--worlds 32] [--json FILE]
 
-A count of 0 is one process without a group. All runs have the same blocks, so that on one GPU, or
-on one core, all of them do the same work. Runs alternate; times are medians over epochs, then over
-repeats. On a GPU, a group of one goes through NCCL, and one of two through gloo, since NCCL has no
-two processes on one GPU.
+A count of 0 is one process without a group. All runs have the same blocks, so on one GPU or one
+core they all do the same work. Runs alternate; times are medians over epochs, then over repeats. On
+a GPU, a group of one uses NCCL, and a group of two uses gloo, because NCCL does not allow two
+processes on one GPU. Each process prints when it is ready and when it has met the others. A run
+that takes longer than the limit is killed, and listed at the end. With --worlds, sweeps over
+so many worlds of deliveries are timed instead of epochs. The smallest possible run is
+
+    python -m benchmarks.ranks --traces 8 --blocks 4 --epochs 2 --repeats 1
 """
 
 from __future__ import annotations
@@ -19,26 +24,36 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
+from contextlib import ExitStack
 from pathlib import Path
 
 import torch
 
 from benchmarks.common import close_facts, report
+from benchmarks.posterior import deliveries
 from fotltn.files import MEETING
 from fotltn.grounding.labels import Labels
 from fotltn.learn.fit import Epoch, fit
 from fotltn.learn.objective import RECIPE
-from fotltn.learn.ranks import meeting
+from fotltn.learn.ranks import Ranks, meeting
 from fotltn.learn.satisfaction import Axioms
 from fotltn.learn.task import Task, Training
 from fotltn.logic.check import check
 from fotltn.networks.encoders import FeatureInputs
 from fotltn.networks.grounding import Grounding
 from fotltn.networks.predicates import Network, mlp
+from fotltn.posterior.evidence import NoiseRates
+from fotltn.posterior.problem import Problem
+from fotltn.posterior.run import SamplingRun
+from fotltn.posterior.sampler import Sampling
+from fotltn.posterior.shared_worlds import WorldShare
 from fotltn.semantics.config import STABLE_PRODUCT
 from fotltn.semantics.sparse import SparseTable
 from fotltn.semantics.tables import Tables
-from fotltn.syntax.load import parse_theory
+from fotltn.syntax.load import load_theory, parse_theory
+from reproduction.deliveries.study import INVENTED, MISSED
+from reproduction.deliveries.world import LEARNED
+from reproduction.deliveries.world import THEORY as DELIVERY_THEORY
 
 THEORY = """
 sort agent
@@ -47,11 +62,12 @@ axiom A1: forall x, y. G(Close(x, y) & Run(x) -> WX Stop(y))
 axiom A2: forall x. G !(Stop(x) & Run(x))
 axiom A3: forall x. G(Stop(x) -> F[0, 5] Run(x))
 """
-WARM = 4  # epochs that are not counted
+WARM = 4  # epochs that do not count
+NEARBY = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}  # avoids looking up host names
 
 
 def task(args: argparse.Namespace, device: str) -> Task:
-    """Traces of entities with features; pairs of them are close now and then."""
+    """Build traces of entities with features; pairs of them are close at some times."""
     torch.manual_seed(0)
     traces, entities, horizon = args.traces, args.entities, args.steps
     facts = [close_facts(entities, horizon, 2 * entities * horizon) for _ in range(traces)]
@@ -75,15 +91,50 @@ def task(args: argparse.Namespace, device: str) -> Task:
     return Task(grounding, Axioms(theory, STABLE_PRODUCT), RECIPE, labels, training)
 
 
+def sampling(args: argparse.Namespace, device: str, ranks: Ranks) -> SamplingRun:
+    """Worlds of deliveries over so many steps, which processes move together."""
+    world = deliveries(1, args.steps, 60 * args.steps, device)
+    rates = dict.fromkeys(LEARNED, NoiseRates(MISSED, INVENTED))
+    how = Sampling(worlds=args.worlds, burn_in=WARM, sweeps=args.epochs, enough=0)
+    theory = check(load_theory(DELIVERY_THEORY))
+    problem = Problem(theory, world.tables, world.labels, LEARNED, rates=rates, sampling=how)
+    share = None
+    if ranks.count > 1:
+        share = WorldShare(ranks.number, ranks.count, ranks.gathered)
+    return SamplingRun(problem, share)
+
+
 def work(args: argparse.Namespace) -> None:
-    """Train as one of the processes; the first says how long epochs took."""
+    """Train as one of the processes; the first prints how long epochs took."""
+    began = time.perf_counter()
+
+    def say(what: str) -> None:
+        taken = time.perf_counter() - began
+        print(f"  process {os.environ.get('RANK', '-')}: {what}, {taken:.1f} s", file=sys.stderr)
+
+    if args.device == "cuda":
+        torch.zeros(1, device="cuda")
+    say("ready")
     with meeting(args.device) as (ranks, device):
         times = [(time.perf_counter(), time.process_time())]
 
-        def note(_: Epoch) -> None:
+        def note(_: Epoch | None = None) -> None:
             times.append((time.perf_counter(), time.process_time()))
 
-        fit(task(args, device), on_epoch=note)
+        if args.worlds:
+            run = sampling(args, device, ranks)
+            say("met the others, data are made")
+            note()
+            for _ in range(args.epochs + WARM):
+                run.sweep()
+                note()
+        else:
+            made = task(args, device)
+            say("met the others, data are made")
+            note()
+            fit(made, on_epoch=note)
+        del times[0]
+        say("done")
         walls, cores = (
             [late - early for early, late in zip(row[WARM:], row[WARM + 1 :], strict=False)]
             for row in zip(*times, strict=True)
@@ -94,20 +145,27 @@ def work(args: argparse.Namespace) -> None:
             print(json.dumps({"wall": mine["wall"], "core": sum(one["core"] for one in every)}))
 
 
-def run(count: int) -> dict[str, float]:
-    """One run in so many processes, each with one thread."""
-    with tempfile.TemporaryDirectory() as folder:
+def run(count: int, limit: float) -> dict[str, float] | None:
+    """Run once in this many processes, with one thread each; None if it exceeds the limit."""
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         place = (Path(folder) / "meeting").as_uri()
         processes = []
         for number in range(max(1, count)):
             group = {"RANK": str(number), "WORLD_SIZE": str(count), MEETING: place} if count else {}
-            processes.append(
-                subprocess.Popen(
-                    [sys.executable, "-m", "benchmarks.ranks", *sys.argv[1:], "--work"],
-                    env={"OMP_NUM_THREADS": "1", **os.environ, **group}, stdout=subprocess.PIPE,
-                )
+            process = subprocess.Popen(
+                [sys.executable, "-m", "benchmarks.ranks", *sys.argv[1:], "--work"],
+                env={"OMP_NUM_THREADS": "1", **NEARBY, **os.environ, **group},
+                stdout=subprocess.PIPE,
             )  # fmt: skip
-        outputs = [process.communicate()[0] for process in processes]
+            processes.append(stack.enter_context(process))
+            stack.callback(process.kill)
+        until = time.monotonic() + limit
+        try:
+            outputs = [p.communicate(timeout=until - time.monotonic())[0] for p in processes]
+        except subprocess.TimeoutExpired:
+            return None
+    if failed := [str(n) for n, process in enumerate(processes) if process.returncode]:
+        raise SystemExit(f"process {', '.join(failed)} of {count} ended with an error, see above")
     times: dict[str, float] = json.loads(outputs[0].splitlines()[-1])
     return times
 
@@ -117,10 +175,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     for name, usual in (
         ("traces", 32), ("entities", 100), ("steps", 50), ("epochs", 10), ("blocks", 16),
-        ("repeats", 3),
+        ("repeats", 3), ("worlds", 0),
     ):  # fmt: skip
         parser.add_argument(f"--{name}", type=int, default=usual)
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--limit", type=float, default=120.0, help="limit on a run, in seconds")
     parser.add_argument("--counts", type=int, nargs="*", default=[0, 1, 2])
     parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--json")
@@ -129,23 +188,34 @@ def main() -> None:
         work(args)
         return
     times: dict[int, list[dict[str, float]]] = defaultdict(list)
+    ended: list[int] = []
     for _ in range(args.repeats):
         for count in args.counts:
-            times[count].append(run(count))
-            print(count, times[count][-1], file=sys.stderr)
-    rows = []
-    for count, taken in times.items():
-        wall, core = (statistics.median(one[k] for one in taken) for k in ("wall", "core"))
-        base = times[args.counts[0]]
+            print(f"{count or 'no group'}:", file=sys.stderr)
+            if (taken := run(count, args.limit)) is None:
+                ended.append(count)
+                print(f"  killed after {args.limit:g} s", file=sys.stderr)
+                continue
+            times[count].append(taken)
+            print(f"  {taken}", file=sys.stderr)
+    if ended:
+        print(f"runs that were killed after {args.limit:g} s, by processes: {ended}")
+    rows, base = [], times[args.counts[0]]
+    if not base:
+        raise SystemExit("the first of --counts, which is the baseline, never finished")
+    for count, every in times.items():
+        wall, core = (statistics.median(one[k] for one in every) for k in ("wall", "core"))
         rows.append(
             {
-                "processes": "no group" if count == 0 else str(count), "epoch, ms": wall * 1e3,
+                "processes": "no group" if count == 0 else str(count),
+                "epoch or sweep, ms": wall * 1e3,
                 "times the first row": wall / statistics.median(one["wall"] for one in base),
-                "processor time of all, ms": core * 1e3,
-                "times, by processor": core / statistics.median(one["core"] for one in base),
+                "CPU ms, all processes": core * 1e3,
+                "times, by CPU": core / statistics.median(one["core"] for one in base),
             }
         )  # fmt: skip
-    report("an epoch of one step, in blocks of traces", rows, args.json, arguments=vars(args))
+    title = "a sweep over worlds" if args.worlds else "an epoch of one step, in blocks of traces"
+    report(title, rows, args.json, arguments=vars(args))
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""Reading facts from CSV and Parquet, and training on them, here and in another checkout.
+"""Measure reading facts from CSV and Parquet, and training on them, here and in another checkout.
 
     python -m benchmarks.reading CHECKOUT [--rows 2000000] [--train] [--rounds 1] [--json FILE]
 
-The facts are those of a project as `fotltn new` makes it, of 500 steps and as many cars as
-pedestrians. With `--train`, `fotltn train --json` runs on it too, as a whole command: 20 epochs,
-then an audit. Each measurement is a process of its own with one thread, by turns; of all rounds
-the least counts.
+The facts belong to a project made by `fotltn new`, with 500 steps and as many cars as pedestrians.
+With `--train`, `fotltn train --json` runs on it as well, as a whole command: 20 epochs, then an
+audit. Each measurement is a separate process with one thread, and the checkouts alternate; the
+fastest of all rounds counts.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ parquet.write_table(csv.read_csv(sys.argv[1]), sys.argv[2])
 
 
 def make(folder: Path, rows: int) -> int:
-    """Make a project of about so many rows, with its facts as Parquet too; how many there are."""
+    """Make a project with about this many facts, as CSV and Parquet; return their number."""
     a, b = 2 * CLOSE * STEPS, 4 * STEPS  # rows for each pair, and for each car or pedestrian
     agents = max(1, min(1000, round((math.sqrt(b * b + 4 * a * rows) - b) / (2 * a))))
     call = ["new", str(folder), "--cars", agents, "--pedestrians", agents, "--steps", STEPS]
@@ -59,10 +59,10 @@ def make(folder: Path, rows: int) -> int:
 
 
 def spent(checkout: Path, call: list[str], **environment: str) -> dict[str, float]:
-    """The CPU time and the most memory of a Python program in a process of its own.
+    """Run a Python program in a separate process; return its CPU time and peak memory.
 
-    What the program prints is its CPU time, if it is a number. A process counts as having the
-    memory of the one that starts it, at least; so that one, this, has none of the facts.
+    If the program prints a number, that is its CPU time. A process counts as having at least the
+    memory of the process that starts it, so this process must not hold the facts.
     """
     with tempfile.TemporaryFile() as printed:
         process = subprocess.Popen(
@@ -85,7 +85,7 @@ def spent(checkout: Path, call: list[str], **environment: str) -> dict[str, floa
 
 
 def calls(folder: Path, train: bool) -> dict[str, list[str]]:
-    """What is measured, by name."""
+    """Return the calls to measure, by name."""
     files = {"read CSV": folder / "facts.csv", "read Parquet": folder / "facts.parquet"}
     theory = str(folder / "theory.fot")
     by_name = {what: ["-c", READ, theory, str(file)] for what, file in files.items()}
@@ -120,7 +120,7 @@ def main() -> None:
 
 
 def table(least: dict[tuple[str, str], dict[str, float]], rows: int) -> list[dict[str, Any]]:
-    """What was measured, side by side."""
+    """Return the measurements side by side."""
     lines = []
     for what in dict.fromkeys(what for what, _ in least):
         before, now = least[what, "before"], least[what, "now"]

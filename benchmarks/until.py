@@ -1,8 +1,8 @@
-"""Until at every time point, against stlcgpp.
+"""Compare until at every time point with stlcgpp.
 
     python -m benchmarks.until [--json FILE]
 
-The operators differ (p-means here, minimum and maximum there); the shape of the cost is the point.
+The operators differ (p-means here, minimum and maximum there); only the growth of the cost matters.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from fotltn.semantics.config import STABLE_PRODUCT
 
 
 def ours(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """Forward only, as the peer is run."""
+    """Run forward only, like the peer."""
     with torch.no_grad():
         return until(left, right, Window(), False, None, STABLE_PRODUCT)
 
 
 def peer(horizon: int) -> object:
-    """The same operator in stlcgpp, on one signal."""
+    """Return the same operator in stlcgpp, on one signal."""
     from stlcgpp.formula import GreaterThan, Predicate, Until
 
     signal = torch.rand(horizon, 2)
@@ -42,7 +42,7 @@ def main() -> None:
     parser.add_argument("--traces", type=int, default=1000)
     args = parser.parse_args()
     torch.manual_seed(0)
-    # The large case comes first, so that its memory is not hidden by what the peer has used.
+    # The large case comes first, because the peer's memory would hide its own.
     left, right = (torch.rand(args.traces, 4096).requires_grad_() for _ in range(2))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 

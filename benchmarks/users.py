@@ -1,13 +1,13 @@
-"""What users run, end to end: here, in another checkout, and in LTNtorch with a loop of its own.
+"""Measure what users run, end to end: here, in another checkout, and in LTNtorch with a loop.
 
     python -m benchmarks.users CHECKOUT [--rows 10000000] [--rounds 2] [--json FILE]
 
-Each measurement is a process of its own with one thread, by turns: `fotltn train` and `score` on a
-scene of CarPed180K's size, a first answer (`fotltn ask`), `fotltn rules` on made-up flights, and
-reading facts. Cold is with an empty cache of Python's compiled code, warm the least of some rounds
-after that; nothing else is kept between processes. LTNtorch lays all pairs out, so that it learns
-on a smaller scene (`benchmarks/ltntorch_loop.py`); the others do so, too, with the same axioms,
-free degrees and semantics, which is LTNtorch's.
+Each measurement is a separate process with one thread, and the sides alternate: `fotltn train` and
+`score` on a scene of CarPed180K's size, a first answer (`fotltn ask`), `fotltn rules` on made-up
+flights, and reading facts. Cold means an empty cache of compiled Python code; warm is the fastest
+of the rounds after that. Nothing else is kept between processes. LTNtorch materialises all pairs,
+so it learns on a smaller scene (`benchmarks/ltntorch_loop.py`). The others also learn on that
+scene, with the same axioms, free degrees and LTNtorch's semantics.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ rate = 0.05
 
 
 def prepare(folder: Path, rows: int, sides: dict[str, Path]) -> int:
-    """Make all data, and a copy of each project for each side; how many facts are read."""
+    """Make all data, and copies of projects for each side; return the number of facts to read."""
     made = make(folder / "reading", rows)
     flights.write(flights.made_up(PLANES, AIRPORTS, HOURS), folder / "flights.csv")
     for name, scene in (("scene", SCENE), ("small", SMALL)):
@@ -69,7 +69,7 @@ def prepare(folder: Path, rows: int, sides: dict[str, Path]) -> int:
 
 
 def calls(folder: Path, side: str) -> dict[str, list[str]]:
-    """What one side runs, by name, in this order. Old words of commands work on both sides."""
+    """Return the commands of one side by name, in order. Their old names work on both sides."""
     scene, small = str(folder / side / "scene"), str(folder / side / "small")
     learn = f"train, {SMALL_EPOCHS} epochs, 60 entities, 60 steps"
     if side == PEER:
@@ -94,7 +94,7 @@ def calls(folder: Path, side: str) -> dict[str, list[str]]:
 
 
 def measured(folder: Path, sides: dict[str, Path], rounds: int) -> list[dict[str, Any]]:
-    """A row for each thing to do, with the time of each side, cold and warm."""
+    """Return a row for each task, with the time of each side, cold and warm."""
     times: dict[str, dict[str, list[float]]] = {}
     for number in range(1 + rounds):
         for side, checkout in {**sides, PEER: HERE}.items():

@@ -1,9 +1,9 @@
-"""A benchmark here and in another checkout, by turns, and the ratios.
+"""Run a benchmark here and in another checkout, alternating, and report the ratios.
 
     python -m benchmarks.versions CHECKOUT [axioms | until] [--rounds 3] [--json FILE]
 
-Each round is a process of its own, in which that checkout's package and benchmark run. Of all
-rounds the least time and memory count: what is more is what else the machine was doing.
+Each round is a separate process, which runs that checkout's package and benchmark. The lowest time
+and memory of all rounds count, because anything above them comes from other work on the machine.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ COLUMNS = {"ms": ("ms", "fotltn, ms"), "MB": ("MB",)}
 
 
 def rows(checkout: Path, benchmark: str) -> dict[str, dict[str, float]]:
-    """The time and the memory of our rows of a benchmark, by what they measure."""
+    """Return the time and memory of our rows of a benchmark, by what they measure."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "rows.json"
         subprocess.run(

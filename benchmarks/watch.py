@@ -1,10 +1,12 @@
-"""The watch: steps a second, entities that come one by one, nested X, memory, and a day with kills.
+"""Measure the watch: steps per second, arriving entities, nested X, memory, and a day with kills.
 
-    python -m benchmarks.watch [--json FILE] [--steps 20000] [--entities 100000]
+    python -m benchmarks.watch [--json FILE] [--steps 20000] [--entities 100000] [--speed]
     python -m benchmarks.watch --day 1000000 [--kills 20]
+    python -m benchmarks.watch --project examples/jaad --data FOLDER --presence InView
 
-The day runs in a process that is killed again and again, and goes on from its folder each time. Its
-violations are compared with those of the offline evaluator on all steps. Times are CPU times.
+The day runs in a process that is killed again and again, and resumes from its folder each time; all
+traces of a project run the same way, one after another. Their violations are compared with those of
+the offline evaluator on all steps. Times are CPU times.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +30,21 @@ import torch
 
 from benchmarks.common import carped_theory, report
 from fotltn.analysis.cell_rows import cell_rows
-from fotltn.analysis.cells import cells_of
+from fotltn.analysis.view import View
+from fotltn.grounding.dense import tables_of_facts
 from fotltn.logic import core as c
+from fotltn.logic.check import CheckedTheory
 from fotltn.monitor.journal import Journal
 from fotltn.monitor.monitor import Keep, Monitor
 from fotltn.monitor.steps import Header
+from fotltn.monitor.trace import steps as trace_steps
 from fotltn.monitor.watch import Watch
+from fotltn.project.config import read_config
 from fotltn.project.scene import Scene, generate
+from fotltn.project.world import read_world
 from fotltn.semantics.config import CRISP
 from fotltn.semantics.tables import Names, Tables
+from fotltn.strict_json import read_json
 from fotltn.syntax.load import parse_theory
 
 MANY = """
@@ -51,7 +60,7 @@ CHANGING = ("Run", "Stop", "Crossing", "OnSidewalk")
 
 
 def header_of(scene: Scene) -> Header:
-    """Who is there, and what they are."""
+    """Return the header of a scene: its entities and static facts."""
     tables = scene.tables()
     static = [
         (predicate, agent)
@@ -63,7 +72,7 @@ def header_of(scene: Scene) -> Header:
 
 
 def steps_of(scene: Scene) -> list[dict[str, Any]]:
-    """A scene step by step."""
+    """Return a scene step by step."""
     names, tables = scene.agents, scene.tables()
     steps: list[dict[str, Any]] = [{"facts": []} for _ in range(scene.size.steps)]
     for predicate in (*CHANGING, "Close"):
@@ -73,7 +82,7 @@ def steps_of(scene: Scene) -> list[dict[str, Any]]:
 
 
 def speed(count: int) -> Iterator[dict[str, Any]]:
-    """The paper's axioms, twenty agents; lines of JSON in, events out."""
+    """Measure the paper's axioms with twenty agents; lines of JSON in, events out."""
     scene = generate(10, 10, 2000, seed=0)
     lines = [json.dumps(step) for step in steps_of(scene)]
     lines = (lines * (count // len(lines) + 1))[:count]
@@ -90,21 +99,28 @@ def speed(count: int) -> Iterator[dict[str, Any]]:
 
 
 def values(count: int) -> Iterator[dict[str, Any]]:
-    """The same in a monitor: verdicts of whole axioms, with their degrees and without."""
-    scene = generate(10, 10, 2000, seed=0)
-    lines = [json.dumps(step) for step in steps_of(scene)]
-    lines = (lines * (count // len(lines) + 1))[:count]
-    kinds: list[tuple[Keep, str]] = [("constant", "with values"), ("none", "verdicts alone")]
-    for keep, how in kinds:
+    """Measure the same in a monitor: verdicts on whole axioms, with and without degrees."""
+    scene, rng = generate(10, 10, 2000, seed=0), random.Random(4)
+    steps = steps_of(scene)
+    soft = [{"facts": [[*f, round(rng.uniform(0.5, 1), 3)] for f in s["facts"]]} for s in steps]
+    kinds: list[tuple[Keep, list[dict[str, Any]], str]] = [
+        ("constant", steps, "with values"),
+        ("constant", soft, "with values, every fact with a degree"),
+        ("none", steps, "verdicts alone"),
+    ]
+    for keep, some, how in kinds:
+        lines = [json.dumps(step) for step in some]
+        lines = (lines * (count // len(lines) + 1))[:count]
         monitor = Monitor(carped_theory(), header=header_of(scene), values=keep)
         began = time.process_time()
-        steps = sum(1 for _ in monitor.steps(lines))
+        done = sum(1 for _ in monitor.steps(lines))
+        monitor.values()
         spent = time.process_time() - began
-        yield {"what": f"monitor, {how}", "seconds": spent, "steps/s": steps / spent}
+        yield {"what": f"monitor, {how}", "seconds": spent, "steps/s": done / spent}
 
 
 def entities(count: int) -> Iterator[dict[str, Any]]:
-    """Somebody new at every step; the time of each quarter."""
+    """Add a new entity at every step; yield the time of each quarter."""
     watch, began, last = Watch(parse_theory(MANY)), time.process_time(), 0.0
     for n in range(count):
         name, before = f"e{n}", f"e{max(0, n - 3)}"
@@ -118,7 +134,7 @@ def entities(count: int) -> Iterator[dict[str, Any]]:
 
 
 def nested(depth: int) -> Iterator[dict[str, Any]]:
-    """`G(a -> X … X b)`, from its text to the violation."""
+    """Measure `G(a -> X … X b)`, from its text to the violation."""
     began = time.process_time()
     watch = Watch(parse_theory(f"predicate a, b\naxiom A: G(a -> {'X ' * depth}b)"))
     watch.step([("a",)])
@@ -128,12 +144,12 @@ def nested(depth: int) -> Iterator[dict[str, Any]]:
 
 
 def resident() -> int:
-    """The memory of this process, in MiB."""
+    """Return the memory of this process, in MiB."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 // 2**20
 
 
 def memory(count: int) -> Iterator[dict[str, Any]]:
-    """Entities come and go for many steps, and are forgotten."""
+    """Let entities come and go for many steps; the watch forgets them."""
     watch = Watch(parse_theory(MANY), forget=100)
     for part in range(4):
         for n in range(part * count // 4, (part + 1) * count // 4, 1000):
@@ -147,12 +163,12 @@ def memory(count: int) -> Iterator[dict[str, Any]]:
 
 
 def day(count: int) -> Scene:
-    """A scene in which some cars do not stop."""
+    """Generate a scene in which some cars do not stop."""
     return generate(3, 3, count, seed=1, close=0.02)
 
 
 def day_steps(count: int, folder: Path | None = None) -> list[dict[str, Any]]:
-    """Its steps, some of which are wrong; they are made once for a folder."""
+    """Return its steps, some of which are wrong; they are made once for a folder."""
     path = None if folder is None else folder / "steps"
     if path is not None and path.exists():
         return marshal.loads(path.read_bytes())  # type: ignore[no-any-return]
@@ -167,7 +183,7 @@ def day_steps(count: int, folder: Path | None = None) -> list[dict[str, Any]]:
 
 
 def run_day(folder: Path, count: int) -> None:
-    """Go on from a folder, to the end."""
+    """Resume from a folder and run to the end."""
     steps = day_steps(count, folder)
     watch = Watch(carped_theory(), header=header_of(day(1)))
     with Journal(folder) as journal:
@@ -195,26 +211,32 @@ def whole_day(count: int, kills: int) -> dict[str, Any]:
             while process.poll() is None and killed < kills:
                 time.sleep(0.05)
                 now = snapshot.stat().st_mtime if snapshot.exists() else 0
-                if now > before:  # it has come further
+                if now > before:  # it has made progress
                     time.sleep(rng.uniform(0, 1))
                     process.kill()
                     killed += 1
                     break
             process.wait()
-        events = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
-    assert [event["number"] for event in events] == list(range(len(events)))
-    told = Counter(
-        (e["axiom"], tuple(e["binding"].values()), e["time"])
-        for e in events
-        if e["event"] == "violation"
-    )
-    expected = offline(count)
-    assert told == expected, ((told - expected).most_common(3), (expected - told).most_common(3))
+        events = written(folder)
+    told = Counter((e["axiom"], tuple(e["binding"].values()), e["time"]) for e in events)
+    compare(told, offline(count))
     return {"what": f"a day of {count:,} steps", "killed": killed, "violations": told.total()}
 
 
+def written(folder: Path) -> list[dict[str, Any]]:
+    """Return the violations that a watch wrote to its folder; every event has its number."""
+    events = [read_json(line) for line in (folder / "events.jsonl").read_text().splitlines()]
+    assert [event["number"] for event in events] == list(range(len(events)))
+    return [event for event in events if event["event"] == "violation"]
+
+
+def compare(told: Counter[tuple[Any, ...]], expected: Counter[tuple[Any, ...]]) -> None:
+    """Check that every violation occurs once, and no other."""
+    assert told == expected, ((told - expected).most_common(3), (expected - told).most_common(3))
+
+
 def offline(count: int) -> Counter[tuple[Any, ...]]:
-    """The violations of a day, by the evaluator that has all of it."""
+    """Return the violations of a day, from the evaluator that sees all of it."""
     scene, theory = day(1), carped_theory()
     agents = scene.agents
     number = {name: place for place, name in enumerate(agents)}
@@ -232,7 +254,7 @@ def offline(count: int) -> Counter[tuple[Any, ...]]:
     )  # fmt: skip
     told: Counter[tuple[Any, ...]] = Counter()
     for axiom in theory.axioms:
-        cells = cells_of(axiom, data, CRISP, budget=2**34)
+        cells = View(data, CRISP, budget=2**34).cells(axiom)
         rows, rule, cut = cell_rows(cells), cells.prefix.rule, cells.undecided
         assert rows is not None
         fails = c.Not(cells.body) if rule is None else c.And(rule[0], c.Not(rule[1]))
@@ -243,25 +265,103 @@ def offline(count: int) -> Counter[tuple[Any, ...]]:
     return told
 
 
+# --- all traces of a project ---------------------------------------------------------------------
+
+
+def project_tables(project: Path, data: Path | None) -> tuple[CheckedTheory, Tables]:
+    """Return the theory of a project, and its facts."""
+    world = read_world(replace(read_config(project, data=data), dtype="float64"))
+    return world.theory, tables_of_facts(world.facts, world.theory.signature, dtype=torch.float64)
+
+
+def run_traces(folder: Path, project: Path, data: Path | None, presence: list[str]) -> None:
+    """Watch the unfinished traces to their ends, each from where it stopped."""
+    theory, tables = project_tables(project, data)
+    for trace in range(len(tables.lengths)):
+        place = folder / str(trace)
+        if (place / "done").exists():
+            continue
+        header, steps = trace_steps(tables, trace)
+        watch = Watch(theory, header=header, presence=presence)
+        with Journal(place) as journal:
+            journal.resume(watch)
+            while watch.count < len(steps):
+                first = watch.count
+                journal.write(watch.steps(steps[first : first + 7]))
+                if watch.count % 21 == 0:
+                    journal.save(watch, None)
+            journal.write(watch.finish("final"))
+        (place / "done").touch()
+
+
+def whole_project(project: Path, data: Path | None, kills: int) -> dict[str, Any]:
+    """Kill the watch of a project's traces again and again, and compare it with offline."""
+    theory, tables = project_tables(project, data)
+    traces, rng = len(tables.lengths), random.Random(5)
+    ends = sorted(rng.sample(range(traces), kills))
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        call = [sys.executable, *sys.orig_argv[1:], "--folder", name]
+        killed = 0
+        while len(list(folder.glob("*/done"))) < traces:
+            process = subprocess.Popen(call)
+            while process.poll() is None and ends:
+                time.sleep(0.005)
+                if len(list(folder.glob("*/done"))) > ends[0]:
+                    time.sleep(rng.uniform(0, 0.05))
+                    process.kill()
+                    del ends[0]
+                    killed += 1
+                    break
+            assert process.wait() <= 0, "the watch ended with an error"
+        told = Counter(
+            (trace, e["axiom"], tuple(e["binding"].values()), e["time"])
+            for trace in range(traces)
+            for e in written(folder / str(trace))
+        )
+    expected: Counter[tuple[Any, ...]] = Counter()
+    for axiom in theory.axioms:
+        for cell in View(tables, CRISP, 0.5, end="final").cells(axiom).worst(10**9):
+            if cell.violated:
+                binding = tuple(cell.binding.values())
+                expected[int(cell.trace), axiom.name, binding, cell.time or 0] += 1
+    compare(told, expected)
+    return {
+        "what": f"{project.name}: {traces} traces, {int(tables.lengths.sum()):,} steps",
+        "killed": killed,
+        "violations": told.total(),
+    }
+
+
 def main() -> None:
-    """Run what is asked for."""
+    """Run the parts that are asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=20_000)
     parser.add_argument("--entities", type=int, default=100_000)
     parser.add_argument("--long", type=int, default=1_000_000)
     parser.add_argument("--day", type=int)
     parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--project", type=Path)
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--presence", action="append", default=[])
     parser.add_argument("--folder", type=Path)
+    parser.add_argument("--speed", action="store_true", help="measure only steps per second")
     parser.add_argument("--json")
     options = parser.parse_args()
+    if options.folder is not None and options.project is not None:
+        run_traces(options.folder, options.project, options.data, options.presence)
+        return
     if options.folder is not None:
         run_day(options.folder, options.day)
         return
-    if options.day is not None:
+    if options.project is not None:
+        rows = [whole_project(options.project, options.data, options.kills)]
+    elif options.day is not None:
         rows = [whole_day(options.day, options.kills)]
     else:
-        rows = [*speed(options.steps), *values(options.steps), *entities(options.entities)]
-        rows += [*nested(10_000), *memory(options.long)]
+        rows = [*speed(options.steps), *values(options.steps)]
+        if not options.speed:
+            rows += [*entities(options.entities), *nested(10_000), *memory(options.long)]
     report("The watch", rows, options.json)
 
 

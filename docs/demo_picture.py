@@ -1,4 +1,4 @@
-"""Draw `docs/demo.svg`: what `make demo` prints, as a picture.
+"""Draw `docs/demo.svg`: the first screen of what `make demo` prints, as a picture.
 
     python docs/demo_picture.py [--epochs N]
 
@@ -17,6 +17,7 @@ from rich.terminal_theme import MONOKAI
 
 DOCS = Path(__file__).resolve().parent
 WIDTH = 100
+TASK = 5  # lines that say what is learned from what
 FONTS = "DejaVu Sans Mono, Menlo, Consolas, monospace"
 
 
@@ -25,6 +26,8 @@ def main() -> None:
     sys.path.insert(0, str(DOCS.parent / "examples" / "crossing"))
     import demo
 
+    for later in ("show_axioms", "show_violations"):  # below the first screen
+        setattr(demo, later, lambda *_: None)
     with open(os.devnull, "w", encoding="utf-8") as nowhere:
         demo.console = Console(record=True, width=WIDTH, file=nowhere, force_terminal=True)
         demo.main()
@@ -40,16 +43,19 @@ def local(picture: str) -> str:
 
 
 def moving(picture: str) -> str:
-    """The picture with lines that come one after the other, for those who like things to move."""
+    """The picture with lines that come one after the other, for those who like things to move.
+
+    The task is there from the start, so that the picture never is an empty frame.
+    """
     numbers = sorted({int(n) for n in re.findall(r'clip-path="url\(#demo-line-(\d+)\)"', picture)})
-    delays = "\n".join(
-        f'[clip-path="url(#demo-line-{number})"] {{ animation-delay: {0.3 * place:.1f}s; }}'
-        for place, number in enumerate(numbers)
+    moved = "\n".join(
+        f'[clip-path="url(#demo-line-{number})"] '
+        f"{{ animation: demo-come 0.3s {0.25 * place:.2f}s both; }}"
+        for place, number in enumerate(n for n in numbers if n >= TASK)
     )
     style = f"""@keyframes demo-come {{ from {{ opacity: 0; }} }}
 @media (prefers-reduced-motion: no-preference) {{
-[clip-path^="url(#demo-line-"] {{ animation: demo-come 0.3s both; }}
-{delays}
+{moved}
 }}
 """
     return picture.replace("</style>", f"{style}</style>", 1)

@@ -25,7 +25,7 @@ def doubt_scores() -> str:
                 key = (world, share, method)
                 some = [r for r in rows if (r["data"], r["fraction"], r["method"]) == key]
                 if some:
-                    cells = [f"{share:.0%}", name, *_cells(some)]
+                    cells = [f"{100 * share:.0f} %", name, *_cells(some)]
                     lines.append(f"| {world} | {' | '.join(cells)} |")
     counts = sorted({sum(_key(r) == _key(one) for r in rows) for one in rows})
     runs = " to ".join(dict.fromkeys(map(str, (counts[0], counts[-1]))))

@@ -24,7 +24,7 @@ def feature_scores() -> str:
             if some:
                 counts.append(len(some))
                 cells = [c for place in ("here", "there") for c in _cells([r[place] for r in some])]
-                lines.append(f"| {share:.0%} | {method} | {' | '.join(cells)} |")
+                lines.append(f"| {100 * share:.0f} % | {method} | {' | '.join(cells)} |")
     runs = " to ".join(dict.fromkeys(map(str, (min(counts), max(counts)))))
     lines += ["", f"Means of {runs} repetitions, of PR-AUC with the standard deviation."]
     return "\n".join(lines)

@@ -10,9 +10,9 @@ from typing import Any
 RECORD = Path(__file__).resolve().parent.parent / "examples" / "flights" / "results.json"
 PARTS = ("test", "unseen")
 SEEN = {
-    "plane": "features of the plane",
-    "airport": "and of its airport",
-    "history": "and of the two hours before",
+    "plane": "plane",
+    "airport": "plane and airport",
+    "history": "plane, airport, two hours before",
 }
 MODELS = {
     "without axioms": "network",
@@ -39,7 +39,7 @@ def flight_counts() -> str:
 def flight_scores() -> str:
     """The PR-AUC of all models that learn from all labels."""
     rows = [r for r in _record()["results"] if r["labels"] is None]
-    head = "| what is seen | model | other days | and unseen planes |\n| --- | --- | ---: | ---: |"
+    head = "| features of | model | other days | unseen planes |\n| --- | --- | ---: | ---: |"
     lines = [f"| {SEEN[r['seen']]} | {MODELS[r['model']]} | {_cells(r)} |" for r in rows]
     return "\n".join([head, *lines])
 
@@ -49,7 +49,7 @@ def flight_few() -> str:
     rows = [r for r in _record()["results"] if r["labels"] is not None]
     (plain,) = [r for r in rows if r["model"] == "without axioms"]
     lines = [
-        "| model | other days | better, of ten | and unseen planes | better, of ten |",
+        "| model | other days | better, of ten | unseen planes | better, of ten |",
         "| --- |" + " ---: |" * 4,
     ]
     for row in rows:
@@ -67,7 +67,7 @@ def _better(row: dict[str, Any], plain: dict[str, Any], part: str) -> str:
 
 def flight_choices() -> str:
     """What was chosen on the days of training."""
-    lines = ["| what is seen | labels | model | chosen |", "| --- | --- | --- | --- |"]
+    lines = ["| features of | labels | model | chosen |", "| --- | --- | --- | --- |"]
     for row in _record()["results"]:
         if row["model"] in MODELS:
             chosen = row["chosen"].get("options", row["chosen"])
@@ -82,8 +82,8 @@ def flight_time() -> str:
     """How long the study took."""
     record = _record()
     return (
-        f"It took {record['minutes']:g} minutes in {record['processes']} processes, on two cores "
-        f"that others used, too: {record['computing']:g} minutes of computing."
+        f"The study took {record['minutes']:g} minutes in {record['processes']} processes, on two "
+        f"shared cores: {record['computing']:g} minutes of computing."
     )
 
 

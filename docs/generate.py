@@ -7,6 +7,7 @@ and the exit status is 1 if there are any.
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import re
 import sys
@@ -18,6 +19,7 @@ from caviar_results import (
     caviar_choices,
     caviar_clips,
     caviar_differences,
+    caviar_first,
     caviar_labels,
     caviar_noise,
     caviar_parts,
@@ -30,6 +32,7 @@ from doubt_results import doubt_scores
 from feature_results import feature_scores
 from flight_results import flight_choices, flight_counts, flight_few, flight_scores, flight_time
 from picture import draw
+from recipe_results import REGIONS as RECIPE
 from typer.testing import CliRunner
 
 from fotltn.cli.main import app
@@ -119,7 +122,21 @@ def law_table() -> str:
     return _table(["law", "equation", *(f"`{name}`" for name in held)], rows)
 
 
+def start_times() -> str:
+    """How long each command of the page from installing to a report takes."""
+    rows = json.loads((DOCS / "performance" / "start.json").read_text("utf-8"))["rows"]
+    shown = [
+        [
+            row["command"] if row["command"] == "all" else _code(row["command"]),
+            *(f"{row[key]:,.1f}" for key in ("seconds", "of processor time")),
+        ]
+        for row in rows
+    ]
+    return _table(["command", "seconds on the clock", "seconds of processor time"], shown)
+
+
 _REGIONS: dict[str, Callable[[], str]] = {
+    "start_times": start_times,
     "grammar": grammar,
     "reserved": reserved,
     "temporal": temporal,
@@ -130,6 +147,7 @@ _REGIONS: dict[str, Callable[[], str]] = {
     "caviar_clips": caviar_clips,
     "caviar_scores": caviar_scores,
     "caviar_differences": caviar_differences,
+    "caviar_first": caviar_first,
     "caviar_labels": caviar_labels,
     "caviar_noise": caviar_noise,
     "caviar_parts": caviar_parts,
@@ -143,6 +161,7 @@ _REGIONS: dict[str, Callable[[], str]] = {
     "flight_few": flight_few,
     "flight_choices": flight_choices,
     "flight_time": flight_time,
+    **RECIPE,
 }
 
 

@@ -1,6 +1,6 @@
 """FOT-LTN: learning with time-stamped facts and first-order temporal axioms.
 
-The language part loads without torch; what evaluates and learns loads it on first use.
+The language part loads without torch; the parts that evaluate and learn load it on first use.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ if TYPE_CHECKING:
     from fotltn.project.api import train as train
     from fotltn.project.callbacks import Callback as Callback
     from fotltn.project.classifier import Classifier as Classifier
+    from fotltn.project.find import load_project as load_project
     from fotltn.project.live import ModelWatch as ModelWatch
     from fotltn.project.model import Model as Model
     from fotltn.project.model import load_model as load_model
-    from fotltn.project.rules import load_project as load_project
     from fotltn.reporting import plots as plots
     from fotltn.semantics.tables import Tables as Tables
 
-#: The public names: what documentation and examples use, and nothing else.
+#: The public names. Documentation and examples use no others.
 __all__ = (
     "SEMANTICS",
     "AxiomLoss",
@@ -116,7 +116,7 @@ __all__ = (
 
 __version__ = "0.2.0.dev0"
 
-#: What loads torch, by the module that has it.
+#: The names that load torch, with their modules.
 _LAZY = {
     "audit": "fotltn.api",
     "AxiomLoss": "fotltn.learn.module",
@@ -129,7 +129,7 @@ _LAZY = {
     "evaluate": "fotltn.evaluation",
     "inspect": "fotltn.api",
     "load_model": "fotltn.project.model",
-    "load_project": "fotltn.project.rules",
+    "load_project": "fotltn.project.find",
     "Measure": "fotltn.grounding.measures",
     "Model": "fotltn.project.model",
     "ModelWatch": "fotltn.project.live",
@@ -147,12 +147,12 @@ _LAZY = {
     "Wide": "fotltn.grounding.wide",
 }
 
-#: Names of version 0.1.0, by what they are called now.
+#: The names of version 0.1.0 that have changed, with their new names.
 _RENAMED = {"load_theory": "load", "parse_theory": "parse", "save_theory": "save"}
 
 
 def __getattr__(name: str) -> Any:
-    """Load what needs torch when it is asked for."""
+    """Load names that need torch on first use."""
     if name in _LAZY:
         from importlib import import_module
 
@@ -164,7 +164,7 @@ def __getattr__(name: str) -> Any:
         import warnings
 
         new = _RENAMED[name]
-        message = f"fotltn.{name} is called fotltn.{new} now; the old name goes in a later version"
+        message = f"fotltn.{name} is now called fotltn.{new}; a later version removes the old name"
         warnings.warn(message, DeprecationWarning, stacklevel=2)
         return globals()[new]
     raise AttributeError(f"module 'fotltn' has no attribute '{name}'")

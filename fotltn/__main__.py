@@ -1,4 +1,4 @@
-"""`python -m fotltn`."""
+"""Run the command line as `python -m fotltn`."""
 
 if __name__ == "__main__":
     try:

@@ -6,11 +6,10 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import torch
 from torch import Tensor
 
-from fotltn.analysis.cells import Cells, cells_of
 from fotltn.analysis.truncation import End
+from fotltn.analysis.view import View
 from fotltn.data import checked_theory
 from fotltn.errors import DataError, missing
 from fotltn.evaluation import Evaluator, as_formula, over_traces
@@ -23,10 +22,11 @@ from fotltn.syntax.theory import Axiom, Theory
 
 if TYPE_CHECKING:
     from fotltn.analysis.audit_data import Audit
+    from fotltn.analysis.cells import Cells
     from fotltn.analysis.rules import Rule
     from fotltn.project.model import Model
-    from fotltn.web.inspected import Inspected
     from fotltn.web.serve import Address
+    from fotltn.web.sides import Side
 
 
 def cells(
@@ -60,18 +60,16 @@ def cells(
     >>> worst.time, round(worst.value, 2)
     (1, 0.5)
     """
-    tables, meaning = _data(data, semantics, p)
-    end = end or ("undecided" if isinstance(data, Tables) else data.config.end)
-    if not isinstance(data, Tables) and isinstance(formula, str):
-        known = {axiom.name: axiom for axiom in data.theory.axioms}
-        if formula in known:
-            return cells_of(known[formula], tables, meaning, threshold, end=end)
+    view = View(data) if isinstance(data, Tables) else data.view()
+    view = view.under(semantics=semantics, p=p, threshold=threshold, end=end)
+    if isinstance(formula, str) and formula in {axiom.name for axiom in view.theory.axioms}:
+        return view.cells(formula)
+    signature = view.tables.signature
     if isinstance(formula, Axiom):
-        core = check_formula(formula.formula, tables.signature).formula
+        core = check_formula(formula.formula, signature).formula
         axiom = CheckedAxiom(formula.name, core, formula.weight, formula.formula, formula.hard)
-        return cells_of(axiom, tables, meaning, threshold, end=end)
-    checked = check_formula(as_formula(formula), tables.signature)
-    return cells_of(checked, tables, meaning, threshold, end=end)
+        return view.cells(axiom)
+    return view.cells(check_formula(as_formula(formula), signature))
 
 
 class CompiledTheory:
@@ -101,12 +99,8 @@ class CompiledTheory:
 
     def __call__(self, data: Tables) -> dict[str, Tensor]:
         """The degree of each axiom, over all traces, with gradients to the tables."""
-        values = self._evaluator(data)
-        if not values:
-            return {}
-        stacked = torch.stack([v.tensor[..., 0].expand(data.batch) for v in values.values()])
-        degrees = stacked.exp() if self.semantics.log_space else stacked
-        return dict(zip(values, over_traces(degrees, self.semantics), strict=True))
+        degrees = over_traces(self._evaluator.by_trace(data), self.semantics)
+        return dict(zip(self._evaluator.formulas, degrees, strict=True))
 
     @property
     def plan(self) -> str:
@@ -177,17 +171,12 @@ def audit(
     >>> [(str(finding.kind), finding.axiom) for finding in found.warnings]
     [('vacuous', None)]
     """
-    from fotltn.analysis.audit import audit as audited
-
     if not isinstance(theory, Theory | CheckedTheory):
         return theory.audit(threshold=threshold, end=end)
     if data is None:
         raise DataError("an audit needs data: fotltn.audit(theory, data)")
-    tables, meaning = _data(data, semantics, p)
-    return audited(
-        checked_theory(theory), tables, meaning, learned=learned, threshold=threshold,
-        end=end or "undecided",
-    )  # fmt: skip
+    view = View(data, theory=checked_theory(theory), learned=tuple(learned))
+    return view.under(semantics=semantics, p=p, threshold=threshold, end=end).audit()
 
 
 def rules(
@@ -220,12 +209,8 @@ def rules(
     >>> rule.overall.support, rule.overall.confidence.value
     (2.0, 1.0)
     """
-    from fotltn.analysis.rules import rules as counted
-
-    return counted(
-        checked_theory(theory).axioms, data, traces=traces, semantics=semantics_of(semantics),
-        threshold=threshold, resamples=resamples, seed=seed, end=end,
-    )  # fmt: skip
+    view = View(data, threshold=threshold, end=end, theory=checked_theory(theory))
+    return tuple(view.rules(traces=traces, semantics=semantics, resamples=resamples, seed=seed))
 
 
 def report(
@@ -286,23 +271,15 @@ def inspect(
     >>> fot.inspect(model)  # doctest: +SKIP
     """
     try:
-        from fotltn.web.inspected import of_model
         from fotltn.web.serve import new_token, serve
+        from fotltn.web.sides import side_of
     except ImportError as error:
         raise missing("the inspector needs", str(error.name), "inspect") from None
 
     def say(_: object, address: Address) -> None:
         print(f"{address.url}\nStop with Ctrl-C.", flush=True)  # noqa: T201
 
-    def read() -> list[Inspected]:
-        return [of_model(model, threshold=threshold, end=end)]
+    def read() -> list[Side]:
+        return [side_of(model).under(threshold=threshold, end=end)]
 
     serve(read, port=port, token=new_token(), ready=say)
-
-
-def _data(
-    data: Tables | Model, semantics: str | Semantics | None, p: float | None
-) -> tuple[Tables, Semantics]:
-    if isinstance(data, Tables):
-        return data, semantics_of(semantics or STABLE_PRODUCT, p)
-    return data.tables, semantics_of(semantics or data.semantics, p)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fotltn.errors import DataError, DataWarning, name_hint
 from fotltn.grounding.clock import Clock, clock_of
-from fotltn.grounding.dense import interpretation
+from fotltn.grounding.dense import tables_of_facts
 from fotltn.grounding.facts import Facts
 from fotltn.grounding.frames import Source
 from fotltn.grounding.merge import Conflict
@@ -21,7 +21,7 @@ from fotltn.grounding.wide import Sources, Wide, read_wide
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedTheory, check
 from fotltn.logic.signature import Signature
-from fotltn.semantics.from_tensors import interpret
+from fotltn.semantics.from_tensors import tables_of_tensors
 from fotltn.semantics.tables import Names, Tables
 from fotltn.syntax.theory import Theory
 
@@ -39,31 +39,37 @@ def read(
     timezone: str | None = None,
     dtype: torch.dtype = torch.float64,
 ) -> Tables:
-    r"""Read facts: what a theory is evaluated on, or learned from.
+    r"""Read facts from files, data frames or lists, as data to evaluate or to learn from.
 
-    What no fact states is false. Where few of many facts are true, only these are held.
+    A fact that is not stated is false. If few of many facts are true, only the true ones are
+    stored.
 
     Args:
-        theory: declares what facts may be about.
+        theory: the declarations of the predicates and functions.
         sources: tables with a row for each fact (columns `predicate`, `arg1` …, `time`, `trace`,
             `truth`): CSV or Parquet files by name, data frames, or mappings from columns to lists.
-        wide: tables with a row for each entity and time, and a column for each predicate.
-        horizon: the number of time points of every trace; without it, a trace ends with its last
+        wide: tables with a row for each entity and time point, and a column for each predicate.
+        horizon: the number of time points of every trace; by default, a trace ends with its last
             fact.
-        local: sorts whose entities belong to one trace each.
-        presence: a predicate of one entity, or several, that say where it is present.
-        on_conflict: what becomes of facts that contradict each other: "error", "mean", "first",
+        local: sorts whose entities each belong to one trace.
+        presence: predicates of one entity that state when it is present.
+        on_conflict: how to resolve facts that contradict each other: "error", "mean", "first",
             "last" or "majority".
-        step: how long a step is, where times are time stamps or dates: a number with a unit (s,
-            min, h, d, w), as "15min"; or a number, where times are other numbers. Without it,
-            times are whole numbers from 0.
-        origin: when the first step begins; without it, at the earliest time of the data, cut off
-            to the unit of the step.
-        timezone: of times that name no zone, as "Europe/Berlin".
+        step: the length of a step, if times are time stamps or dates: a number with a unit (s, min,
+            h, d, w), such as "15min"; or a plain number, if times are other numbers. Without it,
+            times must be whole numbers, counted from 0.
+        origin: the time at which the first step begins; by default, the earliest time of the data,
+            rounded down to the unit of the step.
+        timezone: the zone of times that name none, such as "Europe/Berlin".
         dtype: the precision of degrees.
 
+    Returns:
+        Tables of degrees, of shape `(trace, *arguments, time)`, with the names of traces and
+        entities.
+
     Raises:
-        DataError: with the file, row, value and expectation of every bad row (20 at most).
+        DataError: some rows are wrong; the error lists up to 20, each with its file, row and value,
+            and with what was expected.
 
     >>> import fotltn as fot
     >>> theory = fot.parse("sort car\npredicate Stop(car)\naxiom A: forall x: car. F Stop(x)")
@@ -99,10 +105,10 @@ def stated(
     clock: Clock | None = None,
     dtype: torch.dtype = torch.float64,
 ) -> tuple[Facts, Tables]:
-    """Facts as they are stated, and their tables; arguments as of `read`.
+    """Return the stated facts and their tables; the arguments are those of `read`.
 
     Raises:
-        DataError: a file is missing or wrong, or a predicate is none that says where an entity is.
+        DataError: a file is missing or wrong, or a presence predicate does not take one entity.
     """
     signature = theory.signature
     sorts = [(_sort_of_presence(name, signature), name) for name in presence]
@@ -114,7 +120,7 @@ def stated(
     for sort, name in sorts:
         present[sort] = (*present.get(sort, ()), name)
     facts = replace(facts, present=present)
-    tables = interpretation(facts, signature, dtype=dtype, sparse=True)
+    tables = tables_of_facts(facts, signature, dtype=dtype, sparse=True)
     return facts, replace(tables, inputs=features)
 
 
@@ -124,7 +130,7 @@ def _sort_of_presence(name: str, signature: Signature) -> str:
         known = signature.predicates
         raise DataError(f"unknown predicate '{name}' for presence; {name_hint(name, known)}")
     if len(decl.sorts) != 1:
-        raise DataError(f"presence takes a predicate of one entity, not '{name}'")
+        raise DataError(f"presence needs a predicate of one entity, not '{name}'")
     return decl.sorts[0]
 
 
@@ -142,22 +148,26 @@ def tables(
     present: Mapping[str, Any] | None = None,
     **named: Any,
 ) -> Tables:
-    r"""Tables from tensors, arrays or nested lists: one for each predicate, function and relation.
+    r"""Build data from tensors, arrays or nested lists, one for each predicate and function.
+
+    Use it for degrees that a program computes; gradients pass through. `read` is for stated facts.
 
     Args:
-        theory: declares what the tables are of.
-        values: tables by name, for names that Python does not take as an argument.
-        lengths: the number of time points of each trace of a batch. With it, each table begins
-            with an axis for traces.
-        horizon: the number of time points, if no table says.
-        constants: entity numbers of names; those in `entities` need none.
-        features: vectors for graded equality by sort, with axes (entity, feature).
-        entities: the names of the entities of each sort; without, they are numbered.
-        traces: the names of traces; without, they are numbered.
-        present: for sorts whose entities come and go, where they are: (trace, entity, time).
-        named: tables by name. Those of predicates have axes (arguments …, time), or (arguments
-            …) where time does not matter; those of relations list tuples of entity numbers. A
-            sparse tensor (`torch.sparse_coo_tensor`) is a list of facts, and stays one.
+        theory: the declarations of the predicates, functions and relations.
+        values: tables by name, for names that cannot be Python arguments.
+        lengths: the number of time points of each trace in a batch. With it, each table begins with
+            an axis for traces.
+        horizon: the number of time points, if no table has a time axis.
+        constants: entity numbers of constants; names in `entities` need none.
+        features: for graded equality, vectors by sort, shape `(entity, feature)`.
+        entities: the names of the entities of each sort; by default, they are numbered.
+        traces: the names of traces; by default, they are numbered.
+        present: for sorts whose entities come and go, where they are present, shape
+            `(trace, entity, time)`.
+        named: tables by name. For predicates and functions, shape `(*arguments, time)`, or
+            `(*arguments,)` if static; for relations, tuples of entity numbers, shape
+            `(tuple, place)`. A sparse tensor (`torch.sparse_coo_tensor`) is a list of facts, and
+            stays sparse.
 
     Raises:
         DataError: a table is missing, unknown, or does not fit the theory or the names.
@@ -174,12 +184,12 @@ def tables(
     for name in every:
         if name not in known:
             hint = name_hint(name, known, "the theory declares")
-            raise DataError(f"a table is given for the unknown symbol '{name}'; {hint}")
+            raise DataError(f"a table was given for the unknown symbol '{name}'; {hint}")
     called = {sort: tuple(names) for sort, names in (entities or {}).items()}
-    made = interpret(
+    made = tables_of_tensors(
         signature,
         {n: t for n, t in every.items() if n in signature.predicates},
-        used=c.Truth(True),  # what is missing is missed when it is used
+        used=c.Truth(True),  # a missing table is reported when a formula uses it
         lengths=lengths,
         functions={n: t for n, t in every.items() if n in signature.functions},
         relations={n: t for n, t in every.items() if n in signature.relations},
@@ -205,13 +215,11 @@ def tables(
 
 
 def checked_theory(theory: Theory | CheckedTheory) -> CheckedTheory:
-    """A theory, checked; one that is needs no second check."""
+    """Check a theory, unless it is already checked."""
     if isinstance(theory, CheckedTheory):
         return theory
     if not isinstance(theory, Theory):
-        raise DataError(
-            f"expected a theory, as fotltn.load or fotltn.parse gives it, not {theory!r:.60}"
-        )
+        raise DataError(f"expected a theory from fotltn.load or fotltn.parse, not {theory!r:.60}")
     return check(theory)
 
 
@@ -222,7 +230,7 @@ def _mask(sort: str, mask: Any, made: Tables) -> Tensor:
         tensor = tensor.unsqueeze(0)
     if tensor.shape != shape:
         raise DataError(
-            f"where '{sort}' is present has shape {tuple(tensor.shape)}; expected {shape}, with "
+            f"the presence of '{sort}' has shape {tuple(tensor.shape)}; expected {shape}, with "
             "axes (trace, entity, time)"
         )
     return tensor

@@ -1,8 +1,8 @@
-"""Decisions: the one way from degrees to truth.
+"""Decisions: the only way from degrees to truth.
 
-A fact is true from a threshold on. A predicate that a formula defines has no threshold: it is what
-the formula says, in two-valued logic, of the truth of the others. So an axiom that says what a
-predicate is holds wherever truth is looked at.
+A fact is true if its degree reaches a threshold. A predicate defined by a formula has no threshold:
+it takes the truth of the formula, in two-valued logic, given the truth of the others. So an axiom
+that states such a definition holds wherever truth is used.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fotltn.logic.defined import symbols
+from fotltn.logic.parts import symbols
 from fotltn.plan.build import BUDGET
 from fotltn.plan.cost import called
 from fotltn.semantics import crisp_rows
@@ -29,12 +29,12 @@ _HALF = 0.5
 
 @dataclass(frozen=True, slots=True)
 class DecisionRule:
-    """How degrees become truth, for people and machines.
+    """How degrees become true or false, as text or as data.
 
     Attributes:
-        threshold: the degree from which on a fact is true.
-        thresholds: those of predicates that have another one.
-        defined: the predicates that follow from others, by their definitions.
+        threshold: the smallest degree that counts as true.
+        thresholds: the thresholds of predicates that have another one.
+        defined: the predicates that follow from others by definition.
     """
 
     threshold: float
@@ -47,20 +47,20 @@ class DecisionRule:
         return not self.thresholds and not self.defined
 
     def as_dict(self) -> dict[str, Any]:
-        """The same for machines."""
+        """Return the rule as a dictionary, for JSON."""
         other = {"thresholds": dict(self.thresholds), "defined": list(self.defined)}
         return {"threshold": self.threshold, **other}
 
     def __str__(self) -> str:
-        """The same in words."""
-        others = "".join(f", of {name} from {at:.3g} on" for name, at in self.thresholds.items())
+        """Return the rule in words."""
+        others = "".join(f", for {name} at least {at:.3g}" for name, at in self.thresholds.items())
         verb = "follows" if len(self.defined) == 1 else "follow"
         rest = f"; {', '.join(self.defined)} {verb} by definition" if self.defined else ""
-        return f"degrees from {self.threshold:g} on are true{others}{rest}"
+        return f"degrees of at least {self.threshold:g} are true{others}{rest}"
 
 
 def decision_rule(limits: Mapping[str, float | None]) -> DecisionRule:
-    """The rule by the threshold of each predicate, which is None if it follows from others."""
+    """Return the rule for the thresholds of predicates; None marks a defined predicate."""
     numbers = {name: limit for name, limit in limits.items() if limit is not None}
     ((usual, _),) = Counter([*numbers.values(), _HALF]).most_common(1)
     others = {name: limit for name, limit in numbers.items() if limit != usual}
@@ -68,17 +68,17 @@ def decision_rule(limits: Mapping[str, float | None]) -> DecisionRule:
 
 
 def rule_of(tables: Tables, threshold: float | None = None) -> DecisionRule:
-    """How tables are decided."""
+    """Return how the degrees of tables become true or false."""
     return decision_rule({n: threshold_of(tables, n, threshold) for n in tables.predicates})
 
 
 def threshold_of(tables: Tables, name: str, threshold: float | None = None) -> float | None:
-    """The degree from which on a predicate is true; None if it follows from others.
+    """Return the smallest degree that makes a predicate true; None if it is defined by others.
 
     Args:
-        tables: say how they are decided.
+        tables: the tables with their decisions.
         name: the predicate.
-        threshold: for all predicates that nothing defines, in place of their own.
+        threshold: a threshold for all predicates without a definition, which replaces their own.
     """
     how = tables.decisions or Decisions()
     if name in how.definitions:
@@ -89,15 +89,15 @@ def threshold_of(tables: Tables, name: str, threshold: float | None = None) -> f
 def two_valued(
     tables: Tables, threshold: float | None = None, names: Iterable[str] | None = None
 ) -> Tables:
-    """The same with truth in place of degrees, as Booleans; made once.
+    """Return the tables with Booleans in place of degrees; cached.
 
     Args:
         tables: the tables.
-        threshold: the degree from which on a fact is true; without, that of each predicate.
-        names: of the predicates that are needed; without, all.
+        threshold: the smallest degree that counts as true; by default, that of each predicate.
+        names: the predicates that are needed; by default, all.
 
     Raises:
-        DataError: the threshold is none.
+        DataError: the threshold is out of range.
         LimitError: a definition does not fit into memory.
     """
     check_share(threshold)
@@ -108,7 +108,7 @@ def two_valued(
         for name in _in_order(tables, chosen):
             read = partial(_truth, tables, name, threshold, true)
             true[name] = tables.derived(("true", name, threshold), read)
-        # in the order of the tables, and without what only definitions needed
+        # in the order of the tables, and without predicates that only definitions need
         there = {n: true[n] for n in tables.predicates if n in chosen}
         return replace(tables, predicates=there, decisions=None)
 
@@ -116,7 +116,7 @@ def two_valued(
 
 
 def rounded(tables: Tables, threshold: float | None = None) -> Tables:
-    """The same as degrees of 1 and 0; facts stay facts."""
+    """Return the tables with degrees 1 and 0; facts stay facts."""
     dtype, truth = tables.dtype, two_valued(tables, threshold)
 
     def ends(table: Tensor | SparseTable) -> Tensor | SparseTable:
@@ -128,10 +128,10 @@ def rounded(tables: Tables, threshold: float | None = None) -> Tables:
 
 
 def _in_order(tables: Tables, names: Collection[str]) -> Iterator[str]:
-    """The predicates, with those that their definitions use: what is defined comes last."""
+    """Yield the predicates and those that their definitions use, defined ones last."""
     definitions = {} if tables.decisions is None else tables.decisions.definitions
     needed = set(names)
-    for name in reversed([*definitions]):  # each comes after those that it uses
+    for name in reversed([*definitions]):  # each definition comes after those it uses
         if name in needed:
             needed.update(symbols(definitions[name].formula))
     yield from (n for n in tables.predicates if n in needed and n not in definitions)
@@ -145,7 +145,7 @@ def _truth(
     threshold: float | None,
     true: dict[str, Tensor | SparseTable],
 ) -> Tensor | SparseTable:
-    """The truth of a predicate; of one that is defined, by that of the others."""
+    """Return the truth of a predicate; for a defined one, from the truth of the others."""
     table = tables.table(name)
     if (limit := threshold_of(tables, name, threshold)) is not None:
         if isinstance(table, Tensor):
@@ -158,7 +158,7 @@ def _truth(
         checked.formula, world, threshold=None, budget=BUDGET, what=called(name)
     )
     truth = tables.everywhere(arranged(value, checked.free, tables, static=False))
-    # Where one trace or time stands for all, it does so still; of a static one, the first counts.
+    # A single trace or time still stands for all; for a static predicate, the first counts.
     truth = truth[:1] if table.shape[0] == 1 else truth
     truth = truth[..., :1] if table.shape[-1] == 1 else truth
     for place, holds in tables.decisions.exceptions.get(name, {}).items():

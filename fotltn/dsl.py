@@ -1,4 +1,6 @@
-"""Formulas from Python: the same objects that parsing text gives.
+"""Build formulas in Python: the same objects that parsing text returns.
+
+Use it if a program composes formulas; for fixed formulas, text is shorter.
 
 >>> from fotltn.dsl import *
 >>> x, y = variables("x y")
@@ -50,132 +52,186 @@ first, last = Edge("first"), Edge("last")
 
 @dataclass(frozen=True, slots=True)
 class PredicateSymbol:
-    """A predicate's name; calling it makes an atom."""
+    """The name of a predicate; call it with terms to build an atom."""
 
     name: str
 
     def __call__(self, *args: Term | str | float) -> Atom:
-        """The atom over terms; strings name entities."""
+        """Build an atom; strings name entities."""
         return Atom(self.name, tuple(as_term(a) for a in args))
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionSymbol:
-    """A function's name; calling it makes a term."""
+    """The name of a function; call it with terms to build a term."""
 
     name: str
 
     def __call__(self, *args: Term | str | float) -> Apply:
-        """The term over terms; strings name entities."""
+        """Build a term; strings name entities."""
         if not args:
             raise BuildError(f"the function '{self.name}' needs an argument")
         return Apply(self.name, tuple(as_term(a) for a in args))
 
 
 def variables(names: str) -> tuple[Var, ...]:
-    """Variables from names separated by spaces."""
+    """Create variables from names separated by spaces.
+
+    >>> x, y = variables("x y")
+    >>> print(forall(x, y, predicates("Close")[0](x, y)))
+    forall x, y. Close(x, y)
+    """
     return tuple(Var(n) for n in _names(names))
 
 
 def predicates(names: str) -> tuple[PredicateSymbol, ...]:
-    """Predicates from names separated by spaces."""
+    """Create predicates from names separated by spaces.
+
+    >>> Car, Stop = predicates("Car Stop")
+    >>> print(Car("ego") >> Stop("ego"))
+    Car("ego") -> Stop("ego")
+    """
     return tuple(PredicateSymbol(n) for n in _names(names))
 
 
 def functions(names: str) -> tuple[FunctionSymbol, ...]:
-    """Functions from names separated by spaces."""
+    """Create functions from names separated by spaces.
+
+    >>> (speed,) = functions("speed")
+    >>> print(speed("ego") > 2)
+    speed("ego") > 2
+    """
     return tuple(FunctionSymbol(n) for n in _names(names))
 
 
 def propositions(names: str) -> tuple[Atom, ...]:
-    """Predicates without arguments, from names separated by spaces."""
+    """Create predicates without arguments from names separated by spaces.
+
+    >>> alarm, silence = propositions("alarm silence")
+    >>> print(G(alarm >> F(silence, 3)))
+    G(alarm -> F[<=3] silence)
+    """
     return tuple(Atom(n) for n in _names(names))
 
 
 def paired(*binders: Var | Binder, relation: str) -> Paired:
-    """Variables that run together through the tuples of a relation."""
+    """Let variables range together over the tuples of a relation, inside a quantifier.
+
+    >>> x, y = variables("x y")
+    >>> (Close,) = predicates("Close")
+    >>> print(forall(paired(x, y, relation="pairs"), G(Close(x, y))))
+    forall (x, y) in pairs. G Close(x, y)
+    """
     if len(binders) < 2:
-        raise BuildError("paired variables are at least two")
+        raise BuildError("paired needs at least two variables")
     return Paired(tuple(_binder(b) for b in binders), valid_name(relation))
 
 
 def forall(*parts: Var | Binder | Paired | Formula, where: Formula | None = None) -> Forall:
-    """`forall(x, y, body)`; `where` keeps only the bindings whose guard is true."""
+    """Quantify a formula universally: `forall(x, y, body)`.
+
+    With `where`, only the bindings that make the guard true count.
+
+    >>> (x,), (Car, Stop) = variables("x"), predicates("Car Stop")
+    >>> print(forall(x.of("agent"), F(Stop(x)), where=Car(x)))
+    forall x: agent where Car(x). F Stop(x)
+    """
     return Forall(*_quantified("forall", parts, where))
 
 
 def exists(*parts: Var | Binder | Paired | Formula, where: Formula | None = None) -> Exists:
-    """`exists(x, y, body)`; `where` keeps only the bindings whose guard is true."""
+    """Quantify a formula existentially: `exists(x, y, body)`.
+
+    With `where`, only the bindings that make the guard true count.
+
+    >>> (x,), (Stop,) = variables("x"), predicates("Stop")
+    >>> print(exists(x, F(Stop(x))))
+    exists x. F Stop(x)
+    """
     return Exists(*_quantified("exists", parts, where))
 
 
 def X(arg: Formula, steps: int | None = None) -> Unary:  # noqa: N802 the operator's name
-    """Next: false beyond the last point."""
+    """Build `X arg`: next, or `steps` ahead; false beyond the last time point."""
     return _unary(Temporal.X, arg, _steps(steps))
 
 
 def WX(arg: Formula, steps: int | None = None) -> Unary:  # noqa: N802 the operator's name
-    """Weak next: true beyond the last point."""
+    """Build `WX arg`: weak next, or `steps` ahead; true beyond the last time point."""
     return _unary(Temporal.WX, arg, _steps(steps))
 
 
 def Y(arg: Formula, steps: int | None = None) -> Unary:  # noqa: N802 the operator's name
-    """Previous: false before the first point."""
+    """Build `Y arg`: previous, or `steps` ago; false before the first time point."""
     return _unary(Temporal.Y, arg, _steps(steps))
 
 
 def WY(arg: Formula, steps: int | None = None) -> Unary:  # noqa: N802 the operator's name
-    """Weak previous: true before the first point."""
+    """Build `WY arg`: weak previous, or `steps` ago; true before the first time point."""
     return _unary(Temporal.WY, arg, _steps(steps))
 
 
 def F(arg: Formula, bound: Bounds = None, *, strict: bool = False) -> Unary:  # noqa: N802 the operator's name
-    """Eventually."""
+    """Build `F arg`: eventually, now or later.
+
+    A bound limits how many steps ahead to look: `3` means 0 to 3, `(2, 5)` means 2 to 5, and
+    `(2, None)` has no upper end. A strict operator excludes the present. The same holds for the
+    other operators with these arguments.
+
+    >>> (a,) = propositions("a")
+    >>> print(F(a), "and", F(a, 3), "and", F(a, (2, None)), "and", F(a, strict=True))
+    F a and F[<=3] a and F[>=2] a and F+ a
+    """
     return _unary(Temporal.F, arg, bound, strict)
 
 
 def G(arg: Formula, bound: Bounds = None, *, strict: bool = False) -> Unary:  # noqa: N802 the operator's name
-    """Always."""
+    """Build `G arg`: always, now and at every later time point."""
     return _unary(Temporal.G, arg, bound, strict)
 
 
 def O(arg: Formula, bound: Bounds = None, *, strict: bool = False) -> Unary:  # noqa: N802, E743 the operator's name
-    """Once."""
+    """Build `O arg`: once, now or earlier."""
     return _unary(Temporal.O, arg, bound, strict)
 
 
 def H(arg: Formula, bound: Bounds = None, *, strict: bool = False) -> Unary:  # noqa: N802 the operator's name
-    """Historically."""
+    """Build `H arg`: historically, now and at every earlier time point."""
     return _unary(Temporal.H, arg, bound, strict)
 
 
 def U(left: Formula, right: Formula, bound: Bounds = None, *, strict: bool = False) -> Binary:  # noqa: N802 the operator's name
-    """Until."""
+    """Build `left U right`: until; `right` now or later, and `left` until just before that.
+
+    >>> a, b = propositions("a b")
+    >>> print(U(a, b, (2, 5)))
+    a U[2,5] b
+    """
     return _binary(Temporal.U, left, right, bound, strict)
 
 
 def R(left: Formula, right: Formula, bound: Bounds = None, *, strict: bool = False) -> Binary:  # noqa: N802 the operator's name
-    """Release."""
+    """Build `left R right`: release; `right` until `left` holds, inclusive, or to the end."""
     return _binary(Temporal.R, left, right, bound, strict)
 
 
 def W(left: Formula, right: Formula, bound: Bounds = None, *, strict: bool = False) -> Binary:  # noqa: N802 the operator's name
-    """Weak until."""
+    """Build `left W right`: weak until; `left U right`, or `left` to the end."""
     return _binary(Temporal.W, left, right, bound, strict)
 
 
 def M(left: Formula, right: Formula, bound: Bounds = None, *, strict: bool = False) -> Binary:  # noqa: N802 the operator's name
-    """Strong release."""
+    """Build `left M right`: strong release; `left R right`, and `left` holds at some point."""
     return _binary(Temporal.M, left, right, bound, strict)
 
 
 def S(left: Formula, right: Formula, bound: Bounds = None, *, strict: bool = False) -> Binary:  # noqa: N802 the operator's name
-    """Since."""
+    """Build `left S right`: since, the mirror image of until in the past."""
     return _binary(Temporal.S, left, right, bound, strict)
 
 
 def T(left: Formula, right: Formula, bound: Bounds = None, *, strict: bool = False) -> Binary:  # noqa: N802 the operator's name
-    """Trigger, the dual of since."""
+    """Build `left T right`: trigger, the mirror image of release in the past."""
     return _binary(Temporal.T, left, right, bound, strict)
 
 
@@ -188,7 +244,7 @@ def _binder(value: object) -> Binder:
         return value
     if isinstance(value, Var):
         return Binder(value.name)
-    raise BuildError(f"a quantifier binds variables, not {value!r}")
+    raise BuildError(f"a quantifier must bind variables, not {value!r}")
 
 
 def _quantified(
@@ -214,7 +270,7 @@ def _bound(bound: Bounds) -> Bound | None:
     steps = [low] if high is None else [low, high]
     if not all(type(n) is int and 0 <= n <= MAX_STEPS for n in steps) or steps != sorted(steps):
         raise BuildError(
-            f"a bound is a number of steps, or a pair of them, from low to high: not {bound!r}"
+            f"a bound must be a number of steps, or a pair from low to high, not {bound!r}"
         )
     return Bound(low, high)
 

@@ -1,4 +1,4 @@
-"""The engine: formulas compiled once for a semantics, planned for sizes, run on data."""
+"""The engine: compiles formulas for a semantics, plans them for sizes, runs them on data."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from fotltn.algebra.passes.share import share
 from fotltn.errors import DataError, LimitError, SemanticsError
 from fotltn.kernels.tracing import tracing
 from fotltn.logic import core as c
+from fotltn.logic.parts import predicates_in
 from fotltn.logic.signature import Signature
 from fotltn.plan.blocks import Costs, Layout, layout
 from fotltn.plan.build import BUDGET, EQUATIONS, build
@@ -46,10 +47,10 @@ class Program:
     def plan(self, sizes: Sizes, *, budget: int = BUDGET) -> Plan:
         """Choose routes for given sizes.
 
-        Where powers would underflow in numbers of this width, the equations are followed.
+        Where powers would underflow in this precision, the plan follows the equations.
 
         Raises:
-            LimitError: with the name of the formula, if there is no room for one.
+            LimitError: a formula does not fit the budget; the message names it.
         """
         dense = {name: dense_cost(formula, sizes) for name, formula in self.formulas.items()}
         roots = self.expressions
@@ -64,7 +65,7 @@ class Program:
             raise
 
     def prepare(self, tables: Tables, *, dtype: torch.dtype, budget: int = BUDGET) -> Prepared:
-        """Plan for data; facts are made ready on first use and kept."""
+        """Plan for data; facts are prepared on first use and kept."""
         sizes = sizes_of(tables, dtype)
         facts = {}
         if not tables.cuts:
@@ -77,7 +78,7 @@ class Program:
     def ready(
         self, tables: Tables, *, dtype: torch.dtype, budget: int = BUDGET
     ) -> Prepared | InBlocks:
-        """Plan for data, in blocks of traces that are alike if that saves much padding."""
+        """Plan for data, in blocks of similar traces if that saves much padding."""
         blocks = None
         if self.at == 0 and tables.batch > 1 and not tables.cuts:
             blocks = layout(list(self.formulas.values()), self.costs, tables)
@@ -87,15 +88,15 @@ class Program:
 
     @property
     def costs(self) -> Costs:
-        """What the expressions cost, by sizes."""
+        """The cost of the expressions, as a function of sizes."""
         return Costs(self.expressions.values())
 
     def unused(self, plan: Plan) -> dict[str, tuple[str, ...]]:
-        """By formula, the predicates that do not matter to its value, as `a` in `a & false`."""
+        """Return, by formula, predicates without effect on its value: `a` in `a & false`."""
         roots = dict(plan.roots)
         unused = {}
         for name, formula in self.formulas.items():
-            written = {n.predicate for n in postorder(formula) if isinstance(n, c.Atom)}
+            written = predicates_in(formula)
             read = {
                 n.predicate for n in postorder(roots[name]) if isinstance(n, TableLeaf | c.Atom)
             }
@@ -104,32 +105,32 @@ class Program:
         return unused
 
     def guards(self) -> frozenset[str]:
-        """The predicates that decide, as guards, what is counted."""
+        """Return the predicates in guards, which decide what is counted."""
         quantifiers = [n for n in postorder(*self.formulas.values()) if isinstance(n, c.Quantifier)]
         return frozenset(q.guard.predicate for q in quantifiers if isinstance(q.guard, c.Atom))
 
 
 @dataclass(slots=True, eq=False)
 class Prepared:
-    """A plan with the facts that it walks, ready to run again and again."""
+    """A plan with the facts it iterates over, ready to run many times."""
 
     plan: Plan
     semantics: Semantics
     dtype: torch.dtype
     ragged: bool
-    facts: dict[str, SparseTable] = field(default_factory=dict)  # as of the last call
+    facts: dict[str, SparseTable] = field(default_factory=dict)  # as in the last call
     guards: frozenset[str] = frozenset()
     unused: dict[str, tuple[str, ...]] = field(default_factory=dict)
     bound: dict[TableLeaf, LeafFacts] = field(default_factory=dict)
     versions: dict[str, int] = field(default_factory=dict)
 
     def __call__(self, tables: Tables) -> dict[str, Value]:
-        """The value of each formula. Facts are those that were prepared for; degrees may change.
+        """Return the value of each formula. Facts must be those prepared for; degrees may change.
 
-        Inside a function that PyTorch compiles, this runs as it is; `compiled` fuses it.
+        Inside a function that PyTorch compiles, this runs uncompiled; use `compiled` to fuse it.
 
         Raises:
-            DataError: a table of facts is none that was prepared for.
+            DataError: a table of facts differs from the one prepared for.
         """
         if torch.compiler.is_dynamo_compiling():
             return torch.compiler.disable(self._values)(tables)  # type: ignore[no-any-return]
@@ -144,7 +145,7 @@ class Prepared:
         return values
 
     def _renew(self, tables: Tables) -> None:
-        """Check that facts are where they were, and forget what came from other degrees."""
+        """Check that facts have not moved, and drop what was derived from other degrees."""
         changed = False
         facts = {n: t for n, t in tables.predicates.items() if isinstance(t, SparseTable)}
         self.facts = self.facts or facts
@@ -153,7 +154,7 @@ class Prepared:
             if new is None or not same_places(new, old):
                 raise DataError(
                     f"the facts of '{name}' are not those that the plan was prepared for; pass a "
-                    "table with the same index tensor, whose degrees may differ, or prepare anew"
+                    "table with the same index tensor, whose degrees may differ, or prepare again"
                 )
             version = 0 if new.value.is_inference() else new.value._version
             if new.value is old.value and self.versions.setdefault(name, version) == version:
@@ -168,10 +169,10 @@ class Prepared:
 
 
 class InBlocks:
-    """Plans for blocks of a ragged batch, ready to run again and again as one.
+    """Plans for the blocks of a ragged batch, ready to run many times as one plan.
 
-    Values are those of the batch as a whole: an aggregation over entities or time never sees
-    more of a trace than the trace has.
+    The values equal those of the whole batch: an aggregation over entities or time never sees more
+    of a trace than the trace has.
     """
 
     def __init__(
@@ -184,27 +185,27 @@ class InBlocks:
     def _plan(self, blocks: Layout, tables: Tables) -> None:
         self.layout, self.prepared = blocks, list[Prepared]()
         left = self.budget
-        for part in blocks.models(tables):
+        for part in blocks.parts(tables):
             self.prepared.append(self.program.prepare(part, dtype=self.dtype, budget=left))
             left -= self.prepared[-1].plan.peak
 
     def __call__(self, tables: Tables) -> dict[str, Value]:
-        """The value of each formula; if tables of guards are others, blocks are chosen anew.
+        """Return the value of each formula; blocks are chosen again if tables of guards change.
 
         Raises:
-            DataError: a table of facts is none that was prepared for.
+            DataError: a table of facts differs from the one prepared for.
         """
         if not self.layout.fits(tables):
             formulas = list(self.program.formulas.values())
             self._plan(Layout(formulas, self.program.costs, tables), tables)
-        models = self.layout.models(tables)
+        parts = self.layout.parts(tables)
         return self.layout.joined(
-            [run(part) for run, part in zip(self.prepared, models, strict=True)]
+            [run(part) for run, part in zip(self.prepared, parts, strict=True)]
         )
 
 
 def same_places(new: SparseTable, old: SparseTable) -> bool:
-    """Whether facts are where they were; their degrees may differ."""
+    """Whether facts are at the same places; their degrees may differ."""
     return new.index is old.index and (new.shape, new.default) == (old.shape, old.default)
 
 
@@ -218,7 +219,7 @@ class Compiled:
     function: Callable[..., tuple[Tensor, ...]]
 
     def __call__(self, tables: Tables) -> dict[str, Value]:
-        """The value of each formula; all but the dense tables is as when it was compiled."""
+        """Return the value of each formula; only the dense tables may differ from compilation."""
         tensors = self.function(*(tables.predicates[name] for name in self.names))
         return {
             name: Value(axes, tensor)
@@ -226,40 +227,40 @@ class Compiled:
         }
 
 
-def compiled(prepared: Prepared, model: Tables, *, backend: str = "inductor") -> Compiled:
-    """Record a plan on data and hand it to `torch.compile`, which needs a C++ compiler.
+def compiled(prepared: Prepared, tables: Tables, *, backend: str = "inductor") -> Compiled:
+    """Record a plan on data and pass it to `torch.compile`, which needs a C++ compiler.
 
     Raises:
-        SemanticsError: a step computes anew for gradients, or shares them among equals, which a
+        SemanticsError: a step recomputes for gradients, or shares them among equals, which a
             compiler would not do.
     """
     for step in prepared.plan.steps:
         kind = step.node.kind if isinstance(step.node, Reduce) else None
         extreme = step.route is Route.SUPPORT and kind in (Reduction.MINIMUM, Reduction.MAXIMUM)
         if extreme or step.route in (Route.CHUNKED, Route.PAIRS):
-            raise SemanticsError(f"a step of the kind '{step.route}' is not compiled")
+            raise SemanticsError(f"a step of the kind '{step.route}' cannot be compiled")
         if step.why == EQUATIONS:
-            raise SemanticsError("a formula that is computed by the equations is not compiled")
-    names = tuple(n for n, t in model.predicates.items() if isinstance(t, Tensor))
+            raise SemanticsError("a formula that is computed by the equations cannot be compiled")
+    names = tuple(n for n, t in tables.predicates.items() if isinstance(t, Tensor))
     axes: dict[str, tuple[c.Axis, ...]] = {}
 
-    def run(*tables: Tensor) -> tuple[Tensor, ...]:
-        dense = dict(zip(names, tables, strict=True))
-        values = prepared(replace(model, predicates={**model.predicates, **dense}))
+    def run(*dense: Tensor) -> tuple[Tensor, ...]:
+        predicates = {**tables.predicates, **dict(zip(names, dense, strict=True))}
+        values = prepared(replace(tables, predicates=predicates))
         axes.update({name: value.axes for name, value in values.items()})
         return tuple(value.tensor for value in values.values())
 
     from torch.fx.experimental.proxy_tensor import make_fx
 
     with tracing():
-        prepared(model)  # facts are made ready outside
-        graph = make_fx(run)(*(model.predicates[name].detach() for name in names))  # type: ignore[union-attr]
-    # Loops over time hold too much for reductions that keep all of it in a GPU's registers.
+        prepared(tables)  # prepare facts outside the recorded function
+        graph = make_fx(run)(*(tables.predicates[name].detach() for name in names))  # type: ignore[union-attr]
+    # Loops over time need too many GPU registers for reductions that keep everything in them.
     options: Any = {"triton.persistent_reductions": False} if backend == "inductor" else None
     fused = torch.compile(graph, backend=backend, dynamic=False, options=options)
-    with warnings.catch_warnings():  # the compiler looks at gradients of tables that are no leaves
+    with warnings.catch_warnings():  # the compiler reads gradients of tables that are not leaves
         warnings.filterwarnings("ignore", r"The \.grad attribute", UserWarning)
-        fused(*(model.predicates[name] for name in names))
+        fused(*(tables.predicates[name] for name in names))
     return Compiled(prepared.plan, names, axes, fused)
 
 
@@ -270,9 +271,9 @@ def compile_formulas(
     *,
     at: int | None = 0,
 ) -> Program:
-    """Lower and optimise formulas at one time point, or (`at=None`) at all.
+    """Lower and optimise formulas at one time point, or at all of them for `at=None`.
 
-    Under a log-space semantics the values are logarithms of degrees, by the equations.
+    Under a log-space semantics the values are logarithms of degrees, computed by the equations.
     """
     if semantics.boolean:
         raise SemanticsError(f"the engine computes degrees, not the truth of '{semantics.name}'")
@@ -281,7 +282,7 @@ def compile_formulas(
 
 
 def with_gradients(value: Value, predicates: Iterable[str], tables: Tables) -> Value:
-    """A value with a gradient, of 0, for tables that it does not depend on."""
+    """Return a value with a zero gradient for tables that it does not depend on."""
     tensor = value.tensor
     for name in predicates:
         table = tables.table(name)
@@ -292,7 +293,7 @@ def with_gradients(value: Value, predicates: Iterable[str], tables: Tables) -> V
 
 
 def _check_alone(name: str, root: Expr, sizes: Sizes, budget: int) -> None:
-    """Refuse a formula by its name, if there is no room even for it alone."""
+    """Raise an error that names the formula if it does not fit the budget even on its own."""
     try:
         build({name: root}, sizes, budget=budget)
     except LimitError as error:
@@ -301,10 +302,10 @@ def _check_alone(name: str, root: Expr, sizes: Sizes, budget: int) -> None:
 
 
 def within_rounding(semantics: Semantics, dtype: torch.dtype) -> bool:
-    """Whether the powers of a mean underflow only for degrees that rounding would swallow.
+    """Whether powers in a mean underflow only for degrees that rounding would lose anyway.
 
-    The reference takes the largest degree out before it forms powers. A sum that is taken axis by
-    axis cannot, so a degree whose power is too small for the dtype counts as 0.
+    The reference factors out the largest degree before taking powers. A sum taken axis by axis
+    cannot, so a degree whose power is too small for the dtype counts as 0.
     """
     if semantics.log_space:
         return True
@@ -314,7 +315,7 @@ def within_rounding(semantics: Semantics, dtype: torch.dtype) -> bool:
 
 
 def sizes_of(tables: Tables, dtype: torch.dtype) -> Sizes:
-    """The sizes of data."""
+    """Return the sizes of data."""
     sparse = {
         name: Sparse(
             table.facts,
@@ -340,7 +341,7 @@ def sizes_of(tables: Tables, dtype: torch.dtype) -> Sizes:
 
 
 def as_given(formulas: Mapping[str, c.Formula], tables: Tables) -> Signature:
-    """Which symbols of formulas are static, as tables say."""
+    """Return which symbols of formulas are static, according to the tables."""
     signature = Signature()
     for node in postorder(*formulas.values()):
         if isinstance(node, c.Atom):

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-#: Characters that steer a terminal: controls but for tab and line end, and those of direction.
+#: Characters that a terminal obeys: controls except tab and line feed, and text direction.
 _STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 _WIDTH = 100  # columns of source shown around a caret
-_LENGTH = 2000  # characters of a message
+_LENGTH = 2000  # the maximum number of characters in a message
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class SourceText:
     text: str
 
     def position(self, offset: int) -> tuple[int, int]:
-        """Line and column, both from 1, of a character offset."""
+        """Return the line and column of a character offset, both counted from 1."""
         line = self.text.count("\n", 0, offset) + 1
         return line, offset - (self.text.rfind("\n", 0, offset) + 1) + 1
 
@@ -38,16 +38,16 @@ class Span:
 
     @property
     def line(self) -> int:
-        """Line number, from 1."""
+        """The line number, from 1."""
         return self.source.position(self.start)[0]
 
     @property
     def column(self) -> int:
-        """Column number, from 1."""
+        """The column number, from 1."""
         return self.source.position(self.start)[1]
 
     def excerpt(self) -> str:
-        """The source line with carets under the span, cropped to a readable width."""
+        """Return the source line with carets under the span, cropped to a readable width."""
         text = self.source.text
         line, column = self.source.position(self.start)
         begin = self.start - (column - 1)
@@ -65,17 +65,17 @@ class Span:
 
 
 def _printable(text: str) -> str:
-    """Keep one column a character, so that carets stay aligned."""
+    """Keep one column per character, so that carets stay aligned."""
     return "".join(c if c.isprintable() else " " for c in text)
 
 
 def _cut(text: str) -> str:
-    """A message without the middle, where a name from the input would make it endless."""
+    """Cut the middle out of a message that a name from the input would make endless."""
     return text if len(text) <= _LENGTH else f"{text[: _LENGTH // 2]} … {text[-_LENGTH // 2 :]}"
 
 
 def visible(text: str) -> str:
-    r"""The text with escapes for what a terminal would obey and not show.
+    r"""Escape the characters that a terminal would obey instead of showing.
 
     >>> print(visible("a\x1b[2Jb\u202ec"))
     a\u001b[2Jb\u202ec
@@ -84,7 +84,7 @@ def visible(text: str) -> str:
 
 
 class Severity(StrEnum):
-    """How bad a finding is."""
+    """How serious a finding is."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -100,7 +100,7 @@ class Diagnostic:
     severity: Severity = Severity.ERROR
 
     def render(self) -> str:
-        """The finding for people: place, message, source line with carets, hint."""
+        """Return the finding for people: place, message, source line with carets, hint."""
         lines = []
         if self.span is None:
             lines.append(f"{self.severity}: {_cut(self.message)}")
@@ -112,7 +112,7 @@ class Diagnostic:
         return visible("\n".join(lines))
 
     def as_dict(self) -> dict[str, object]:
-        """The finding for machines."""
+        """Return the finding as a dictionary, for JSON."""
         where = self.span
         return {
             "severity": str(self.severity),
@@ -125,11 +125,14 @@ class Diagnostic:
 
 
 class DataWarning(UserWarning):
-    """Something odd in data that is no error, such as a fact that is stated twice."""
+    """Something odd in the data that is not an error, such as a fact that is stated twice."""
 
 
 class FotError(Exception):
-    """The root of all errors that are the input's fault, not ours.
+    """The base class of all errors that the input causes.
+
+    Catch it to handle any bad theory, formula, data or setting. `error.diagnostics` lists all
+    findings, each with a message and, where known, a place and a hint.
 
     >>> import fotltn as fot
     >>> try:
@@ -140,19 +143,19 @@ class FotError(Exception):
     """
 
     def __init__(self, *diagnostics: Diagnostic | str) -> None:
-        """Collect findings; a bare string is a finding without a place."""
+        """Collect findings; a string is a finding without a place."""
         self.diagnostics: tuple[Diagnostic, ...] = tuple(
             Diagnostic(d) if isinstance(d, str) else d for d in diagnostics
         )
         super().__init__("\n".join(d.render() for d in self.diagnostics))
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Rebuild from the findings, so that errors cross process boundaries."""
+        """Rebuild from the findings, so that errors can cross process boundaries."""
         return (type(self), self.diagnostics)
 
 
 class ParseError(FotError, ValueError):
-    """The text is not in the language.
+    """A text is not a formula or theory of the language.
 
     >>> import fotltn as fot
     >>> try:
@@ -166,7 +169,7 @@ class ParseError(FotError, ValueError):
 
 
 class CheckError(FotError, ValueError):
-    r"""The text is in the language, but names, sorts, arities or bounds do not fit.
+    r"""A formula or theory parses, but its names, sorts, arities or bounds do not fit.
 
     >>> import fotltn as fot
     >>> try:
@@ -181,7 +184,7 @@ class CheckError(FotError, ValueError):
 
 
 class BuildError(FotError, TypeError):
-    """A formula was put together wrongly from Python.
+    """Python code combines formulas in a way that means something else, or nothing.
 
     >>> import fotltn as fot
     >>> from fotltn.dsl import propositions
@@ -195,7 +198,7 @@ class BuildError(FotError, TypeError):
 
 
 class DataError(FotError, ValueError):
-    r"""Facts, tensors or files do not fit the theory.
+    r"""Facts, tensors or files are wrong or do not fit the theory.
 
     >>> import fotltn as fot
     >>> theory = fot.parse("predicate Near, Stop\naxiom Obey: G(Near -> WX Stop)")
@@ -203,20 +206,20 @@ class DataError(FotError, ValueError):
     ...     fot.tables(theory, Near=[0.0, 2.0], Stop=[0.0, 1.0])
     ... except fot.DataError as error:
     ...     print(error)
-    error: predicate 'Near' has the degree 2.0 at [1]; degrees lie in [0, 1]
+    error: predicate 'Near' has the degree 2.0 at [1]; degrees must be from 0 to 1
     """
 
 
 class MissingModuleError(DataError):
-    """What Python computes for a model is not at hand."""
+    """A model needs a Python module that is not available."""
 
 
 class InterruptedTrainingError(DataError):
-    """Training was stopped before its end; its state is kept if there is a place for it."""
+    """Training was stopped before its end; its state is saved if it has a folder."""
 
 
 class SemanticsError(FotError, ValueError):
-    """A semantics was asked for that does not exist.
+    """The semantics is unknown, or does not support the request.
 
     >>> import fotltn as fot
     >>> try:
@@ -228,7 +231,7 @@ class SemanticsError(FotError, ValueError):
 
 
 class LimitError(FotError, ValueError):
-    """The input is larger than we promise to handle.
+    """The input is larger than a limit, such as the memory budget.
 
     >>> import fotltn as fot
     >>> try:
@@ -240,13 +243,13 @@ class LimitError(FotError, ValueError):
 
 
 def missing(what: str, package: str, extra: str) -> DataError:
-    """What to say where a package is not installed that only a part of the program needs."""
+    """Return the error for an optional package that is not installed."""
     hint = f"pip install {package}, or install fotltn with its extra '{extra}'"
     return DataError(Diagnostic(f"{what} the package {package}", hint=hint))
 
 
 def did_you_mean(name: str, known: Iterable[str], near: float = 0.6) -> str | None:
-    """A hint naming the nearest known name, or None if nothing is near, as a share of letters."""
+    """Return a hint with the most similar known name, or None if none is similar enough."""
     names = list(known)
     close = difflib.get_close_matches(name, names, n=1, cutoff=near)
     if not close:
@@ -255,27 +258,27 @@ def did_you_mean(name: str, known: Iterable[str], near: float = 0.6) -> str | No
     return f"did you mean '{close[0]}'?" if close else None
 
 
-def name_hint(name: str, known: Iterable[str], otherwise: str = "there are") -> str:
-    """A hint after a name that is unknown: the nearest one, or all that there are."""
+def name_hint(name: str, known: Iterable[str], otherwise: str = "available:") -> str:
+    """Return a hint for an unknown name: the most similar name, or a list of all names."""
     names = list(known)
     return did_you_mean(name, names) or f"{otherwise} {listing(names)}"
 
 
 def shown(value: object, limit: int = 60) -> str:
-    """A value of the input for a message, cut where it would fill the screen."""
+    """Return an input value for a message, cut so that it does not fill the screen."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int) and value.bit_length() > 128:
-        return "so long a number"
+        return "a very long number"
     try:
         text = repr(value)
-    except (ValueError, RecursionError):  # a number in it is too long, or it nests too deep
+    except (ValueError, RecursionError):  # a number in it is too long, or it nests too deeply
         text = f"a value of type {type(value).__name__}"
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
 def listing(names: Iterable[str], limit: int = 12) -> str:
-    """Names in quotes for a message, cut after `limit`."""
+    """Return names in quotes for a message, cut after `limit`."""
     quoted = [f"'{n}'" for n in names]
     if len(quoted) > limit:
         quoted = [*quoted[:limit], f"… {len(quoted) - limit} more"]
@@ -283,16 +286,16 @@ def listing(names: Iterable[str], limit: int = 12) -> str:
 
 
 def renamed(owner: object, name: str, names: Mapping[str, str]) -> Any:
-    """What an old name of an attribute means now, with a warning.
+    """Return the attribute that an old name now refers to, with a warning.
 
     Raises:
-        AttributeError: it is no old name.
+        AttributeError: it is not an old name.
     """
     kind = type(owner).__name__
     if name not in names:
         raise AttributeError(f"'{kind}' object has no attribute '{name}'")
     import warnings
 
-    message = f"{kind}.{name} is called {names[name]} now; the old name goes in a later version"
+    message = f"{kind}.{name} is now called {names[name]}; a later version removes the old name"
     warnings.warn(message, DeprecationWarning, stacklevel=3)
     return getattr(owner, names[name])

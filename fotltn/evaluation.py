@@ -27,13 +27,17 @@ from fotltn.engine import (
 from fotltn.errors import BuildError, DataError, LimitError, SemanticsError
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedFormula, check, check_formula
+from fotltn.logic.parts import predicates_in
 from fotltn.logic.signature import Signature
 from fotltn.plan.blocks import Costs, layout
 from fotltn.plan.build import BUDGET
 from fotltn.plan.cost import called, check_peak
+from fotltn.plan.plan import Plan
+from fotltn.plan.sizes import Sizes
 from fotltn.semantics import crisp_rows, reference
+from fotltn.semantics.by_trace import joined_values, shared
 from fotltn.semantics.config import STABLE_PRODUCT, Semantics, check_threshold, semantics_of
-from fotltn.semantics.from_tensors import interpret, whole_number
+from fotltn.semantics.from_tensors import tables_of_tensors, whole_number
 from fotltn.semantics.logspace import to_log
 from fotltn.semantics.operators import operators
 from fotltn.semantics.sparse import SparseTable
@@ -41,7 +45,6 @@ from fotltn.semantics.tables import Tables, Value
 from fotltn.syntax.formula import Formula
 from fotltn.syntax.parse import parse_formula
 from fotltn.syntax.theory import Axiom, FunctionDecl, PredicateDecl, Theory
-from fotltn.tree import postorder
 
 Time = int | Literal["all"]
 
@@ -65,7 +68,7 @@ def evaluate(
         formula: text, a formula, or an axiom of a theory. Free variables become axes of the result.
         data: tables, as `fotltn.read` and `fotltn.tables` make them. Or, for a formula on one trace
             without a theory, a tensor (or array, or nested list) of degrees for each predicate,
-            with axes (arguments …, time), or (arguments …) if time does not matter.
+            of shape `(*arguments, time)`, or `(*arguments,)` if time does not matter.
         semantics: a `Semantics` or the name of one.
         p: another exponent for its means.
         at: a time point, or "all" for an axis of time at the end.
@@ -79,8 +82,9 @@ def evaluate(
             which belong to `fotltn.tables` now.
 
     Returns:
-        A tensor with axes (trace, if there are traces; free variables in order of appearance;
-        time, with `at="all"`). Points beyond the end of a trace are NaN, or False if crisp.
+        A tensor of shape `(trace, *variables, time)`. The free variables are in order of
+        appearance, a single trace has no axis, and time has one with `at="all"` only. Points
+        beyond the end of a trace are NaN, or False if crisp.
 
     Raises:
         LimitError: the formula does not fit the budget.
@@ -142,7 +146,7 @@ def _on(
     constants = old.get("constants") or {}
     checked = check_formula(parsed, signature, constants=() if signature else tuple(constants))
     more = {name: value for name, value in old.items() if name != "theory"}
-    tables = interpret(
+    tables = tables_of_tensors(
         checked.signature, data, used=checked.formula, declared=theory is not None, **more
     )
     return checked, tables
@@ -184,6 +188,18 @@ def evaluate_all(
     Raises:
         LimitError: with the name of a formula that does not fit the budget.
     """
+    parts = shared(
+        "values", tables,
+        lambda part: {
+            n: Value(v.axes, v.tensor.cpu())
+            for n, v in evaluate_all(
+                formulas, part, semantics, at=at, threshold=threshold, log=log, budget=budget,
+                engine=engine,
+            ).items()
+        },
+    )  # fmt: skip
+    if parts is not None:
+        return joined_values(parts, tables)
     evaluator = Evaluator(formulas, semantics, at, budget, threshold=threshold, engine=engine)
     try:
         values = evaluator(tables, None)
@@ -252,12 +268,27 @@ class Evaluator:
             return self._by_equations(tables)
         ready = None if key is None else self._ready.get(key)
         if ready is None or not ready.fits(tables):
-            ready = _Ready(
-                self._prepare(tables), _layout_of(tables), tables.lengths, _facts(tables)
-            )
+            run, facts = self._prepare(tables), _facts(tables)
+            ready = _Ready(run, _layout_of(tables), tables.lengths, facts)
             if key is not None:
                 self._ready[key] = ready
         return ready.run(tables)
+
+    def by_trace(self, tables: Tables, key: int | None = 0, *, log: bool = False) -> Tensor:
+        """The degrees of closed formulas at the first point, with axes (formula, trace).
+
+        Args:
+            tables: the tables.
+            key: as of a call.
+            log: give logarithms; under a semantics in log space these do not underflow.
+        """
+        rows = list(_at_start(self(tables, key), tables.batch).values())
+        if not rows:
+            return torch.zeros(0, tables.batch, device=tables.lengths.device)
+        stacked = torch.stack(rows)
+        if log == self.semantics.log_space:
+            return stacked
+        return stacked.log() if log else stacked.exp()
 
     def explain(self, key: int = 0) -> str:
         """The plan that is kept for a part of data, as text; the equations have none."""
@@ -287,14 +318,14 @@ class Evaluator:
         values = {}
         for name, formula in self.formulas.items():
             value = reference.evaluate(formula, tables, self.semantics, dtype=tables.dtype)
-            used = {n.predicate for n in postorder(formula) if isinstance(n, c.Atom)}
+            used = predicates_in(formula)
             values[name] = with_gradients(value, used, tables)
         return values
 
     def _truths(self, tables: Tables) -> dict[str, Value]:
         formulas = list(self.formulas.values())
         if tables.decisions is not None:
-            used = {n.predicate for n in postorder(*formulas) if isinstance(n, c.Atom)}
+            used = predicates_in(*formulas)
             tables = two_valued(tables, self.threshold, used)
 
         def truths(part: Tables) -> dict[str, Value]:
@@ -311,7 +342,7 @@ class Evaluator:
             return truths(tables)
         parts = [
             {n: Value(v.axes, v.tensor[..., :1]) for n, v in truths(part).items()}
-            for part in blocks.models(tables)
+            for part in blocks.parts(tables)
         ]
         return blocks.joined(parts)
 
@@ -365,14 +396,24 @@ def _facts(tables: Tables) -> dict[str, SparseTable | Tensor]:
 
 
 def axiom_values(
-    formulas: Mapping[str, c.Formula], tables: Tables, semantics: Semantics
+    formulas: Mapping[str, c.Formula], tables: Tables, semantics: Semantics, budget: int = BUDGET
 ) -> dict[str, Tensor]:
     """The degree of each closed formula at the first point of all traces, differentiable."""
-    values = evaluate_all(formulas, tables, semantics, at=0)
-    return {
-        name: over_traces(value.tensor[..., 0].expand(tables.batch).to(tables.dtype), semantics)
-        for name, value in values.items()
-    }
+    values = trace_values(formulas, tables, semantics, budget)
+    return {name: over_traces(value, semantics) for name, value in values.items()}
+
+
+def trace_values(
+    formulas: Mapping[str, c.Formula], tables: Tables, semantics: Semantics, budget: int = BUDGET
+) -> dict[str, Tensor]:
+    """The degree of each closed formula at the first point of each trace, differentiable."""
+    values = evaluate_all(formulas, tables, semantics, at=0, budget=budget)
+    return {name: row.to(tables.dtype) for name, row in _at_start(values, tables.batch).items()}
+
+
+def _at_start(values: Mapping[str, Value], batch: int) -> dict[str, Tensor]:
+    """The values of closed formulas at the first point of each trace."""
+    return {name: value.tensor[..., 0].expand(batch) for name, value in values.items()}
 
 
 def over_traces(values: Tensor, semantics: Semantics) -> Tensor:
@@ -409,6 +450,23 @@ def _program(
         functions={decl.name: decl for decl in functions},
     )
     return compile_formulas(dict(formulas), signature, semantics, at=at)
+
+
+def planned(
+    formulas: Mapping[str, c.Formula],
+    signature: Signature,
+    semantics: Semantics,
+    sizes: Sizes,
+    *,
+    at: int | None = 0,
+    budget: int = BUDGET,
+) -> Plan:
+    """How degrees of formulas would be computed on data of such sizes; nothing is evaluated.
+
+    Raises:
+        LimitError: with the name of a formula that does not fit the budget.
+    """
+    return compile_formulas(formulas, signature, semantics, at=at).plan(sizes, budget=budget)
 
 
 def time_point(at: object, tables: Tables) -> int:

@@ -1,4 +1,4 @@
-"""Files: plain ones are read, up to a limit; all are written whole, or not at all."""
+"""Read plain files up to a size limit, and write files completely or not at all."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from fotltn.errors import DataError, FotError
 #: The environment variable with further folders, as in PATH, that projects and theories may use.
 ROOT = "FOTLTN_ROOT"
 
-#: In the environment: the file by which processes of one machine meet that train together.
+#: The environment variable with the file through which processes that train together meet.
 MEETING = "FOTLTN_MEETING"
 
-#: In the environment: the database that queries of projects may read.
+#: The environment variable with the database that queries of projects may read.
 DATABASE = "FOTLTN_DATABASE"
 
-#: What a file is to hold: bytes, or a function that writes them.
+#: The new content of a file: bytes, or a function that writes them.
 Content = bytes | Callable[[BinaryIO], object]
 
 
 @contextmanager
 def opened(path: Path, *, links: bool = True) -> Iterator[BinaryIO]:
-    """A plain file to read; a pipe or a device is refused before anything is read from it.
+    """Open a plain file for reading; pipes and devices are rejected before anything is read.
 
     Args:
         path: the file.
-        links: whether it may be a link to one.
+        links: whether it may be a link to a file.
 
     Raises:
-        DataError: it is another thing than a plain file.
+        DataError: it is not a plain file.
         OSError: it cannot be read.
     """
     if not links and path.is_symlink():
@@ -60,16 +60,16 @@ def opened(path: Path, *, links: bool = True) -> Iterator[BinaryIO]:
 
 
 def read_file(path: Path, *, limit: int, size: int | None = None, links: bool = False) -> bytes:
-    """The bytes of a plain file that is not larger than a limit.
+    """Return the bytes of a plain file that is not larger than a limit.
 
     Args:
         path: the file.
-        limit: the most bytes that are read.
-        size: how many bytes it must have, if that is known.
+        limit: the maximum number of bytes.
+        size: the number of bytes it must have, if known.
         links: whether it may be a link to a file.
 
     Raises:
-        DataError: it is another thing than a plain file, or of another size.
+        DataError: it is not a plain file, or has another size.
         OSError: it cannot be read.
     """
     with opened(path, links=links) as file:
@@ -82,13 +82,13 @@ def read_file(path: Path, *, limit: int, size: int | None = None, links: bool = 
                 f"cannot read {path}: it has {length:,} bytes; at most {limit:,} are read"
             )
         data = file.read(length + 1)
-    if len(data) != length:  # it grows or shrinks, or the system makes it up as it is read
-        raise DataError(f"cannot read {path}: it does not have the {length:,} bytes it says")
+    if len(data) != length:  # it grows or shrinks, or the system generates it on reading
+        raise DataError(f"cannot read {path}: it does not have the stated {length:,} bytes")
     return data
 
 
 def inside(path: Path, *folders: Path) -> bool:
-    """Whether a path leads, links followed, into one of some folders or of those in `ROOT`."""
+    """Whether a path leads, with links followed, into one of some folders or of those in `ROOT`."""
     named = os.environ.get(ROOT, "").split(os.pathsep)
     roots = [*folders, *(Path(name) for name in named if name)]
     try:
@@ -101,18 +101,18 @@ def inside(path: Path, *folders: Path) -> bool:
 def write_files(
     contents: Mapping[Path, Content], *, parents: bool = False, what: str | None = None
 ) -> None:
-    """Give files new content: all of them, or none if the disk is full or the program stopped.
+    """Write files: all of them, or none if the disk is full or the program is stopped.
 
-    Everything is first written beside its place and flushed to disk, and then renamed. A link is
-    followed, and a file keeps its permissions.
+    Everything is first written next to its place and flushed to disk, then renamed. Links are
+    followed, and files keep their permissions.
 
     Args:
-        contents: by path.
-        parents: make the folders that are missing; if it fails, they are removed again.
-        what: how errors call it; without it, they name the path.
+        contents: the contents by path.
+        parents: create missing folders; if writing fails, they are removed again.
+        what: the name in error messages; by default, the path.
 
     Raises:
-        DataError: there is something else in a place, or it cannot be written.
+        DataError: something else is in the place of a file, or it cannot be written.
     """
     with ExitStack() as undo:
         drafts = []
@@ -137,14 +137,15 @@ def write_files(
 
 
 def append_lines(path: Path, lines: bytes, *, what: str | None = None) -> None:
-    """Add lines after the last whole one of a file, and have them on disk before going on.
+    """Add lines after the last complete line of a file, and flush them to disk.
 
-    If that fails, the file ends with its last whole line, or is not there if it was not before.
+    If that fails, the file ends with its last complete line, or does not exist if it did not
+    before.
 
     Args:
-        path: the file; it and folders around it are made if they are missing.
-        lines: each with its end.
-        what: how errors call it; without it, they name the path.
+        path: the file; it and its folders are created if they are missing.
+        lines: the lines, each with its line end.
+        what: the name in error messages; by default, the path.
 
     Raises:
         DataError: it cannot be written.
@@ -166,14 +167,14 @@ def append_lines(path: Path, lines: bytes, *, what: str | None = None) -> None:
 
 
 def flag(name: str) -> int:
-    """A flag of `os.open`; 0 where the system has no such flag."""
+    """Return a flag of `os.open`, or 0 if the system lacks it."""
     value: int = getattr(os, name, 0)
     return value
 
 
 @contextmanager
 def _about(what: str | Path) -> Iterator[None]:
-    """Make what the system refuses an error of ours."""
+    """Turn errors of the system into errors of this package."""
     try:
         yield
     except FotError:
@@ -191,7 +192,7 @@ def _check_plain(target: Path, path: Path) -> None:
 
 
 def _make(folder: Path, undo: ExitStack) -> None:
-    """Make a folder and those around it; undoing it removes those that were made."""
+    """Create a folder and its parents; undoing removes those that were created."""
     missing = [one for one in (folder, *folder.parents) if not one.exists()]
     for one in reversed(missing):
         one.mkdir(exist_ok=True)
@@ -215,7 +216,7 @@ def _shorten(path: Path, size: int) -> None:
 
 
 def _remove(path: Path) -> None:
-    """Remove a file, or a folder that is empty."""
+    """Remove a file or an empty folder."""
     with suppress(OSError):
         if path.is_dir():
             path.rmdir()

@@ -41,16 +41,26 @@ def degree(value: float | bool | None, digits: int = 3) -> str:
     return text
 
 
+def entered(value: float) -> str:
+    """A degree for a box that takes a number: more digits where three would read 0 or 1.
+
+    >>> [entered(v) for v in (0.8, 0.0, 1.0, 1e-9, 0.99999)]
+    ['0.800', '0.000', '1.000', '1e-09', '0.99999']
+    """
+    text = number(value)
+    return repr(value) if 0 < value < 1 and float(text) in (0, 1) else text
+
+
 def share(value: float | None) -> str:
     """A part of a whole in percent, with more digits where it is small; 0 and 100 are exact.
 
     >>> [share(v) for v in (0.5, 0.0213, 0.00042, 0.00006, 1e-9, 0.0, 0.99999)]
-    ['50 %', '2.1 %', '0.04 %', '0.006 %', '< 0.001 %', '0 %', '99.9 %']
+    ['50 %', '2.1 %', '0.04 %', '0.006 %', '<0.001 %', '0 %', '99.9 %']
     """
     if value is None or math.isnan(value):
         return NONE
     if 0 < value < 0.00001:
-        return "< 0.001 %"
+        return "<0.001 %"
     if 0.995 <= value < 1:
         return f"{min(100 * value, 99.9):.1f} %"
     if value in (0, 1) or value >= 0.0995:
@@ -86,6 +96,30 @@ def signed(value: float | None, digits: int = 3) -> str:
     """
     text = number(value, digits)
     return f"+{text}" if value is not None and value > 0 and text.strip("0.") else text
+
+
+def about(value: float) -> str:
+    """A large number with few digits.
+
+    >>> [about(n) for n in (950, 12_345, 1_200_000, 999_600_000)]
+    ['950', '12.3 k', '1.2 M', '1,000 M']
+    """
+    return _scaled(value, 1000.0, ("", " k", " M", " G", " T"))
+
+
+def size(value: float) -> str:
+    """A number of bytes with few digits.
+
+    >>> [size(n) for n in (512, 1234, 5 * 2**20, 1023 * 2**20, 3.5 * 2**30)]
+    ['512 B', '1.21 KiB', '5 MiB', '1,023 MiB', '3.5 GiB']
+    """
+    return _scaled(value, 1024.0, (" B", " KiB", " MiB", " GiB", " TiB"))
+
+
+def _scaled(value: float, base: float, units: tuple[str, ...]) -> str:
+    power = sum(value >= base**n for n in range(1, len(units)))
+    scaled = value / base**power
+    return f"{scaled:,.0f}{units[power]}" if scaled >= 100 else f"{scaled:.3g}{units[power]}"
 
 
 def duration(seconds: float) -> str:

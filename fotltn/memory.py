@@ -1,7 +1,7 @@
-"""The C library's allocator, told to keep freed memory.
+"""Make the C library keep freed memory.
 
-By default it gives blocks above 32 MB back to the system when they are freed, and asks for them
-anew: with tables that large, zeroing fresh pages costs more than the operations on them.
+By default it returns freed blocks above 32 MB to the system and requests them again. With tables
+that large, zeroing fresh pages costs more than the operations on them.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ _TRIM_THRESHOLD, _MMAP_MAX = -1, -4
 
 
 def keep_freed_memory() -> bool:
-    """Keep freed memory for the next use, in this whole process; False where that is unknown.
+    """Keep freed memory for reuse in this process; return False if the system does not support it.
 
-    For programs that do little else than train or evaluate. A process then never gets smaller.
+    Use it in programs that mainly train or evaluate. The process then never shrinks.
     """
     if not sys.platform.startswith("linux"):
         return False

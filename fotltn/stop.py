@@ -1,4 +1,4 @@
-"""Stopping work that nobody waits for: long computations ask between their steps."""
+"""Stop work that nobody waits for: long computations check between their steps."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _asked: ContextVar[Callable[[], bool] | None] = ContextVar("asked", default=None
 
 
 class StoppedError(Exception):
-    """Somebody asked this work to stop."""
+    """The work was asked to stop."""
 
 
 @contextmanager
 def stoppable(asked: Callable[[], bool]) -> Iterator[None]:
-    """Work inside ends with an error, at its next step, once `asked` says so."""
+    """Stop the work inside with an error, at its next check, once `asked` returns True."""
     token = _asked.set(asked)
     try:
         yield
@@ -24,10 +24,10 @@ def stoppable(asked: Callable[[], bool]) -> Iterator[None]:
 
 
 def may_go_on() -> None:
-    """Called between the steps of long computations.
+    """Check between the steps of a long computation whether to continue.
 
     Raises:
-        StoppedError: they were asked to stop.
+        StoppedError: the work was asked to stop.
 
     >>> with stoppable(lambda: False):
     ...     may_go_on()

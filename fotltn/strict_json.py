@@ -1,4 +1,4 @@
-"""JSON as its standard has it: every key once, finite numbers, text that can be written again."""
+"""Read standard JSON only: unique keys, finite numbers, text that can be written again."""
 
 from __future__ import annotations
 
@@ -9,39 +9,40 @@ from typing import Any
 
 from fotltn.errors import DataError
 
-#: The most digits of a whole number, which Python reads whatever its own limit is set to.
+#: The maximum number of digits of an integer, independent of Python's own limit.
 MAX_DIGITS = 640
 
 
 class JsonError(DataError):
-    """A text is no JSON, or JSON that we refuse.
+    """A text is not JSON, or is JSON that this package rejects.
 
     Attributes:
-        reason: what is wrong with it.
-        offset: the character where it is wrong, if that is known.
+        reason: what is wrong.
+        offset: the character at which it is wrong, if known.
     """
 
     def __init__(self, reason: str, offset: int | None = None) -> None:
-        """Without the place, which the reader of a file knows."""
+        """Store the reason without a place; the reader of a file adds it."""
         super().__init__(f"no JSON: {reason}")
         self.reason, self.offset = reason, offset
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Rebuild from the reason and the place."""
+        """Rebuild from the reason and the offset."""
         return (type(self), (self.reason, self.offset))
 
 
 def read_json(text: str | bytes) -> Any:
-    """The value of a JSON text.
+    """Parse a JSON text.
 
     Raises:
-        JsonError: it is no JSON, an object has a key twice, a number is none of JSON (as NaN) or
-            has too many digits, text holds half of a character, or it is nested too deep.
+        JsonError: it is not JSON, an object repeats a key, a number is not allowed in JSON (such as
+            NaN) or has too many digits, a text has half of a surrogate pair, or it is nested too
+            deeply.
     """
     try:
         text = text.decode() if isinstance(text, bytes) else text
         if text.startswith("\ufeff"):
-            raise JsonError("it begins with a byte order mark", 0)
+            raise JsonError("it begins with a byte-order mark", 0)
         value = _DECODER.decode(text)
         if "\\u" in text:
             json.dumps(value, ensure_ascii=False).encode()
@@ -52,25 +53,25 @@ def read_json(text: str | bytes) -> Any:
     except UnicodeEncodeError:
         raise JsonError("a text in it has half of a surrogate pair") from None
     except RecursionError:
-        raise JsonError("it is nested too deep") from None
+        raise JsonError("it is nested too deeply") from None
     return value
 
 
 def once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """A mapping of pairs, none of whose keys comes twice.
+    """Return a mapping of pairs with unique keys.
 
     Raises:
-        JsonError: one does.
+        JsonError: a key occurs twice.
     """
     value = dict(pairs)
     if len(value) < len(pairs):
         ((twice, _),) = Counter(key for key, _ in pairs).most_common(1)
-        raise JsonError(f"the key '{twice[:60]}' is there twice")
+        raise JsonError(f"the key '{twice[:60]}' occurs twice")
     return value
 
 
 def _no_constant(name: str) -> None:
-    raise JsonError(f"{name} is not a number of JSON")
+    raise JsonError(f"{name} is not a number in JSON")
 
 
 def _integer(digits: str) -> int:

@@ -1,8 +1,8 @@
-"""Immutable nodes and the only traversals over them.
+"""Immutable nodes, and all traversals over them.
 
-Every expression of the system (formulas, their checked core, the algebra) is built from `Node`.
-Hashes and children are computed once, when a node is made, and nothing here recurses: a formula
-nested a hundred thousand deep is compared, hashed and walked like any other.
+Every expression of the package (formulas, their checked core, the algebra) is built from `Node`.
+Hashes and children are computed once, when a node is created. Nothing here recurses: a formula
+nested a hundred thousand levels deep is compared, hashed and walked like any other.
 """
 
 from __future__ import annotations
@@ -19,11 +19,10 @@ R = TypeVar("R")
 
 
 class Node:
-    """Base of frozen dataclasses that compare by structure, without recursion.
+    """The base class of frozen dataclasses that compare by structure, without recursion.
 
-    Subclasses are `@dataclass(frozen=True, slots=True, eq=False, repr=False)`. Positional
-    fields make up the structure; keyword-only fields (a source span) are remarks that do not
-    take part in comparison.
+    Subclasses are `@dataclass(frozen=True, slots=True, eq=False, repr=False)`. Positional fields
+    make up the structure; keyword-only fields, such as a source span, are ignored in comparisons.
     """
 
     __slots__ = ("_children", "_hash", "_written")
@@ -32,7 +31,7 @@ class Node:
     _written: int
 
     def __post_init__(self) -> None:
-        """Compute the hash from the parts, whose hashes are known, and list the children."""
+        """Compute the hash from the known hashes of the parts, and list the children."""
         fields = parts(self)
         below: list[Node] = []
         for part in fields:
@@ -46,11 +45,11 @@ class Node:
         put(self, "_written", 1 + sum([child._written for child in below]))
 
     def __hash__(self) -> int:
-        """The hash computed at construction."""
+        """Return the hash that was computed at construction."""
         return self._hash
 
     def __eq__(self, other: object) -> bool:
-        """Structural equality."""
+        """Compare by structure."""
         if self is other:
             return True
         if not isinstance(other, Node):
@@ -58,22 +57,22 @@ class Node:
         return self._hash == other._hash and _same(self, other)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle as a list of nodes, children first, which has no depth limit."""
+        """Pickle as a list of nodes, children first, because a list has no depth limit."""
         order = list(postorder(self))
         index = {node: number for number, node in enumerate(order)}
         return _rebuild, ([(type(n), [_packed(p, index) for p in parts(n)]) for n in order],)
 
     def __copy__(self: N) -> N:
-        """Frozen, so a copy is the node itself."""
+        """Return the node itself, because it is frozen."""
         return self
 
     def __deepcopy__(self: N, memo: dict[int, Any]) -> N:
-        """Frozen, so a copy is the node itself."""
+        """Return the node itself, because it is frozen."""
         return self
 
 
 def parts(node: Node) -> tuple[Any, ...]:
-    """The structural fields of a node, in order."""
+    """Return the structural fields of a node, in order."""
     return _reader(type(node))(node)  # type: ignore[arg-type]
 
 
@@ -86,20 +85,20 @@ def _reader(kind: type[Node]) -> Callable[[Node], tuple[Any, ...]]:
 
 
 def children(node: Node) -> tuple[Node, ...]:
-    """The nodes directly below a node, in field order; tuples are opened."""
+    """Return the nodes directly below a node, in field order; tuples are flattened."""
     return node._children
 
 
 def written_out(node: Node) -> int:
-    """The number of nodes of the tree, where parts that are shared count each time."""
+    """Return the number of nodes in the tree, counting shared parts each time."""
     return node._written
 
 
 def postorder(*roots: N) -> Iterator[N]:
-    """Each distinct node once, children before parents."""
+    """Yield each distinct node once, children before parents."""
     done: set[Node] = set()
-    path: list[Any] = []  # the nodes that are waiting for their children,
-    rests: list[Iterator[Any]] = [iter(roots)]  # and what is still to be seen below each
+    path: list[Any] = []  # the nodes that wait for their children
+    rests: list[Iterator[Any]] = [iter(roots)]  # the nodes still to visit below each of them
     while rests:
         for node in rests[-1]:
             if node in done:
@@ -121,10 +120,10 @@ def postorder(*roots: N) -> Iterator[N]:
 def fold(root: Node, visit: Callable[[Any, list[R]], R]) -> R:
     """Compute bottom-up: `visit(node, results of its children)`; equal nodes are visited once.
 
-    A result is let go as soon as nothing needs it any more.
+    A result is released after its last use.
     """
     order = list(postorder(root))
-    last = {child: node for node in order for child in node._children}  # the last that needs it
+    last = {child: node for node in order for child in node._children}  # the last user of each
     results: dict[Node, R] = {}
     for node in order:
         may_go_on()
@@ -137,9 +136,9 @@ def fold(root: Node, visit: Callable[[Any, list[R]], R]) -> R:
 
 
 def transform(root: N, rule: Callable[[Any], Any]) -> N:
-    """Rebuild bottom-up: `rule(node)` sees a node whose children are rebuilt already.
+    """Rebuild bottom-up: `rule(node)` gets a node whose children are already rebuilt.
 
-    Where that gives an equal node, the old one stays, so that nothing above it is rebuilt.
+    If the result equals the old node, the old one is kept, so nothing above it is rebuilt.
     """
     results: dict[Node, Any] = {}
     for node in postorder(root):
@@ -149,7 +148,7 @@ def transform(root: N, rule: Callable[[Any], Any]) -> N:
 
 
 def rebuilt(node: N, below: Sequence[Node]) -> N:
-    """The same kind of node over other children, which are in the order of `children`."""
+    """Return the same kind of node with other children, in the order of `children`."""
     if all(map(is_, below, node._children)):
         return node
     rest = iter(below)
@@ -163,7 +162,7 @@ def rebuilt(node: N, below: Sequence[Node]) -> N:
 
 
 def events(root: Node) -> Iterator[tuple[bool, Any]]:
-    """Walk as a tree: `(True, node)` before its children, `(False, node)` after them."""
+    """Walk a tree: yield `(True, node)` before its children, `(False, node)` after them."""
     stack: list[tuple[bool, Node]] = [(True, root)]
     while stack:
         entering, node = stack.pop()
@@ -174,7 +173,7 @@ def events(root: Node) -> Iterator[tuple[bool, Any]]:
 
 
 def descend(roots: Iterable[N], below: Callable[[N], Iterable[N]]) -> list[N]:
-    """Each distinct node once, parents first, going down only to what `below` says."""
+    """Return each distinct node once, parents first, descending only to what `below` returns."""
     seen: dict[N, None] = {}
     stack = list(roots)
     while stack:
@@ -186,7 +185,7 @@ def descend(roots: Iterable[N], below: Callable[[N], Iterable[N]]) -> list[N]:
 
 
 def depth(root: Node) -> int:
-    """The number of nodes on the longest path down."""
+    """Return the number of nodes on the longest path from the root to a leaf."""
     return fold(root, lambda _, below: 1 + max(below, default=0))
 
 

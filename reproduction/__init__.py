@@ -1,4 +1,4 @@
-"""The paper's experiments, and the study of the recipe; no part of the installed package."""
+"""The paper's experiments and the studies of this project; not part of the installed package."""
 
-#: The most bytes of a file of records in JSON.
+#: The largest size of a file of JSON records, in bytes.
 MAX_RECORDS = 2**30

@@ -1,4 +1,4 @@
-"""`python -m reproduction`: the paper's experiments, and what comes of them."""
+"""`python -m reproduction`: run the paper's experiments, and report their results."""
 
 from fotltn.cli.main import main
 from reproduction.cli import app

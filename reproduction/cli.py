@@ -1,4 +1,4 @@
-"""The commands: run the experiments, report records of runs, write the pages about them."""
+"""Commands that run the experiments, report their records, and write the pages about them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="reproduction",
-    help="The paper's experiments, and the study of the recipe.",
+    help="Run the paper's experiments and the studies, and report their results.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -35,7 +35,7 @@ app = typer.Typer(
 
 @app.command()
 def run(
-    folder: Annotated[Path, typer.Argument(help="Where records, tables and figures go.")] = Path(
+    folder: Annotated[Path, typer.Argument(help="Folder for records, tables and figures.")] = Path(
         "reproduced"
     ),
     quick: Annotated[
@@ -43,12 +43,12 @@ def run(
         typer.Option("--quick", help="CarPed35K, two fractions, two repetitions, 200 epochs."),
     ] = False,
     device: Annotated[
-        str, typer.Option("--device", help="cpu, or cuda: then many runs are one computation.")
+        str, typer.Option("--device", help="cpu, or cuda, which computes many runs at once.")
     ] = "cpu",
     processes: Annotated[
         int | None,
         typer.Option(
-            "--processes", min=1, help="How many runs at a time, on a CPU; by default, its cores."
+            "--processes", min=1, help="Number of runs at a time on a CPU; by default, its cores."
         ),
     ] = None,
     data: Annotated[
@@ -60,21 +60,21 @@ def run(
     ] = None,
     fraction: Annotated[
         list[float] | None,
-        typer.Option("--fraction", help="A share of the facts to learn from; repeatable."),
+        typer.Option("--fraction", help="Share of the facts to learn from; repeatable."),
     ] = None,
     repetitions: Annotated[
-        int | None, typer.Option("--repetitions", min=1, help="Runs of each cell.")
+        int | None, typer.Option("--repetitions", min=1, help="Number of runs of each cell.")
     ] = None,
-    epochs: Annotated[int | None, typer.Option("--epochs", min=1, help="At most.")] = None,
+    epochs: Annotated[int | None, typer.Option("--epochs", min=1, help="Limit on epochs.")] = None,
     limit: Annotated[
         bool, typer.Option("--limit/--no-limit", help="Also sample the Bayes limit.")
     ] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Reproduce the paper: 480 runs, its tables and its figure, ours beside theirs.
+    """Reproduce the paper: 480 runs, with its tables and figure next to ours.
 
-    Runs that are on record in the folder are not run again, so that an interrupted reproduction
-    goes on where it was; two at once are refused. Tables and figures show all that is on record.
+    Runs on record in the folder are not repeated, so an interrupted reproduction continues; only
+    one may run at a time. Tables and figures show all runs on record.
     """
     from fotltn.learn.locks import reserved
     from reproduction.paper import reproduce as version
@@ -131,7 +131,7 @@ def run(
 
 @app.command()
 def posterior(
-    folder: Annotated[Path, typer.Argument(help="Where records go.")] = Path("posterior"),
+    folder: Annotated[Path, typer.Argument(help="Folder for records.")] = Path("posterior"),
     world: Annotated[
         list[str] | None,
         typer.Option("--world", help="deliveries, CarPed35K or ward; repeatable."),
@@ -140,34 +140,38 @@ def posterior(
         list[str] | None,
         typer.Option(
             "--method",
-            help="gradient, posterior, 'posterior, rates learned' or limit; of the ward also "
+            help="gradient, posterior, 'posterior, rates learned' or limit; for the ward also "
             "'limit, from the truth'; repeatable.",
         ),
     ] = None,
     fraction: Annotated[
         list[float] | None,
-        typer.Option("--fraction", help="A share of the facts that is labelled; repeatable."),
+        typer.Option("--fraction", help="Share of the facts that are labelled; repeatable."),
     ] = None,
     repetitions: Annotated[
-        int, typer.Option("--repetitions", min=1, help="Runs of each cell.")
+        int, typer.Option("--repetitions", min=1, help="Number of runs of each cell.")
     ] = 10,
     worlds: Annotated[
-        int | None, typer.Option("--worlds", min=1, help="How many worlds are sampled at once.")
+        int | None, typer.Option("--worlds", min=1, help="Number of worlds to sample at once.")
     ] = None,
     burn_in: Annotated[
-        int | None, typer.Option("--burn-in", min=0, help="Sweeps that do not count.")
+        int | None, typer.Option("--burn-in", min=0, help="Number of sweeps that do not count.")
     ] = None,
-    sweeps: Annotated[int | None, typer.Option("--sweeps", min=1, help="Those that count.")] = None,
-    device: Annotated[str, typer.Option("--device", help="cpu or cuda.")] = "cpu",
+    sweeps: Annotated[
+        int | None, typer.Option("--sweeps", min=1, help="Sweeps that count.")
+    ] = None,
+    device: Annotated[
+        str, typer.Option("--device", help="cpu, or cuda, which computes repetitions at once.")
+    ] = "cpu",
     processes: Annotated[
-        int, typer.Option("--processes", min=1, help="How many runs at a time.")
+        int, typer.Option("--processes", min=1, help="Number of runs at a time.")
     ] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Compare the posterior with the gradient method and the Bayes limit, on three worlds.
 
-    Runs that are on record in the folder are not run again, so that an interrupted study goes on
-    where it was; two at once are refused.
+    Runs on record in the folder are not repeated, so an interrupted study continues; only one may
+    run at a time.
     """
     from fotltn.learn.locks import reserved
     from fotltn.posterior.sampler import Sampling
@@ -213,16 +217,16 @@ def report(
         typer.Option("-o", "--output", help="The page to write.  [default: report.html]"),
     ] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Replace a file that is no report, too.")
+        bool, typer.Option("--force", help="Replace the file even if it is not a report.")
     ] = False,
     as_json: Annotated[
         bool,
         typer.Option("--json", help="Print the content as JSON; the page is written only with -o."),
     ] = False,
 ) -> None:
-    """Write the comparison tables and plots of many runs as one HTML file.
+    """Write comparison tables and plots of many runs as one HTML file.
 
-    On the paper's data sets, the published figures stand beside them.
+    For the paper's data sets, it includes the published figures.
     """
     from fotltn import __version__
     from reproduction.paper.protocol import DATA
@@ -244,20 +248,20 @@ def report(
 @app.command()
 def pages(
     check: Annotated[
-        bool, typer.Option("--check", help="Write nothing; fail if a page is stale.")
+        bool, typer.Option("--check", help="Write nothing; fail if a page is out of date.")
     ] = False,
 ) -> None:
-    """Write the pages in docs/ about the experiments, with their figures, from the records."""
+    """Write the pages in docs/ about the experiments, and their figures, from the records."""
     from reproduction.pages import stale, write
 
     if not check:
         write()
     elif names := stale():
-        raise DataError(f"stale: {', '.join(names)}; run: python -m reproduction pages")
+        raise DataError(f"out of date: {', '.join(names)}; run: python -m reproduction pages")
 
 
 class _Progress:
-    """Batches as they are done, with the time that is left."""
+    """Shows finished batches and the time left."""
 
     def __init__(self, *, quiet: bool) -> None:
         from rich.console import Console
@@ -274,7 +278,7 @@ class _Progress:
             TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
             TextColumn("runs"), TimeRemainingColumn(), console=self.console,
             disable=quiet or not self.console.is_terminal,
-            speed_estimate_period=3600,  # a run may take minutes
+            speed_estimate_period=3600,  # because a run may take minutes
         )  # fmt: skip
         self.task = self.bar.add_task("running", total=None)
 
@@ -286,24 +290,24 @@ class _Progress:
         self.bar.stop()
 
     def start(self, text: str) -> None:
-        """Begin with something else."""
+        """Begin another task."""
         self.bar.remove_task(self.task)
         self.task = self.bar.add_task(text, total=None)
         self.say(text)
 
     def say(self, text: str) -> None:
-        """Print a line, where there is no bar."""
+        """Print a line, unless there is a progress bar."""
         if not self.console.is_terminal:
             self.console.print(text)
 
     def show(self, done: int, total: int) -> None:
-        """Show how far it is."""
+        """Show how many are done."""
         self.bar.update(self.task, completed=done, total=total)
 
     def batch(
         self, group: Sequence[Run | Job], results: Sequence[dict[str, Any]], done: int, total: int
     ) -> None:
-        """Show a batch that is done."""
+        """Show a finished batch."""
         first, mean = group[0], sum(r["pr_auc"] for r in results) / len(results)
         self.show(done, total)
         self.say(f"{done} of {total} runs: {first.data}, {first.method}, PR-AUC {mean:.3f}")

@@ -1,10 +1,11 @@
-"""The pages in docs/ about the experiments, from the records."""
+"""Write the pages in docs/ about the paper's experiments, and their figures, from the records."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fotltn.reporting.theme import save
 from reproduction.paper.published import METHODS
@@ -12,15 +13,19 @@ from reproduction.paper.reproduce import background
 from reproduction.recipe import page as recipe
 from reproduction.report.page import page, tables_page
 from reproduction.report.records import Record, read
+from reproduction.report.render import percent
 from reproduction.report.sweeps import results_figure
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 DOCS = Path(__file__).resolve().parents[1] / "docs"
-REMARKS = ("remarks", "varied")  # what people wrote for the first page, and for the second
+REMARKS = ("remarks", "varied")  # texts written by hand for the first page and the second
 
 
 def texts(docs: Path = DOCS) -> dict[Path, str]:
-    """All pages, as they should be."""
-    records, more = _records(docs)
+    """Return the text of every page."""
+    records, _ = records_of(docs)
     folder = docs / "reproduction"
     remarks, varied = ((folder / f"{name}.md.in").read_text("utf-8") for name in REMARKS)
     return {
@@ -38,12 +43,11 @@ def texts(docs: Path = DOCS) -> dict[Path, str]:
             back="reproduction.md",
             remarks=varied.replace("READINGS", readings(folder)),
         ),
-        docs / "recipe.md": recipe.build(more, docs / "recipe"),
     }
 
 
 def stale(docs: Path = DOCS) -> list[str]:
-    """The names of pages that are not those of the records."""
+    """Return the names of pages that do not match the records."""
     return [path.name for path, text in texts(docs).items() if path.read_text("utf-8") != text]
 
 
@@ -51,21 +55,30 @@ def write(docs: Path = DOCS) -> None:
     """Write all pages and their figures."""
     for path, text in texts(docs).items():
         path.write_text(text, "utf-8")
-    records, more = _records(docs)
+    for stem, figure in figures(docs).items():
+        save(figure, stem)
+
+
+def figures(docs: Path = DOCS) -> dict[Path, Figure]:
+    """Return all figures by their file names without endings."""
+    records, more = records_of(docs)
     known = background()
-    drawn = results_figure(records, truth=known["truth"], all_false=known["all_false"])
-    save(drawn, docs / "reproduction" / "results")
-    recipe.figure(more, docs / "recipe" / "results.png")
+    return {
+        docs / "reproduction" / "results": results_figure(
+            records, truth=known["truth"], all_false=known["all_false"]
+        ),
+        docs / "recipe" / "results": recipe.figure(more),
+    }
 
 
-def _records(docs: Path) -> tuple[tuple[Record, ...], tuple[Record, ...]]:
-    """The runs of the reproduction; and these with those of the recipe."""
+def records_of(docs: Path) -> tuple[tuple[Record, ...], tuple[Record, ...]]:
+    """Return the runs of the reproduction, and the same with those of the recipe."""
     first = docs / "reproduction" / "records.parquet"
     return read(first), read(first, docs / "recipe" / "records.parquet")
 
 
 def wall(records: Sequence[Record]) -> dict[str, float]:
-    """The seconds of training, by the record."""
+    """Return the seconds of training, from the records."""
     runs = [r for r in records if r.method in METHODS]
     ours = [r for r in runs if r.method != "HTGNN"]
     return {
@@ -75,7 +88,7 @@ def wall(records: Sequence[Record]) -> dict[str, float]:
 
 
 def readings(folder: Path) -> str:
-    """The search over what the paper leaves open, as a table."""
+    """Return a table of the readings of what the paper leaves open."""
     lines = [
         "| embeddings | type facts | semantics | watched | method | 10 % | 30 % | 50 % | 80 % | "
         "PR-AUC off | KB-SAT off | held out |",
@@ -83,7 +96,7 @@ def readings(folder: Path) -> str:
     ]
     for row in json.loads((folder / "readings.json").read_text("utf-8")):
         types = row["types"] + ("" if row["flip_types"] else ", never flipped")
-        watched = f"{row['watch']:.0%} of the facts" if row["watch"] else "training loss"
+        watched = f"{percent(row['watch'])} of the facts" if row["watch"] else "training loss"
         cells = " | ".join(row[f] for f in ("10%", "30%", "50%", "80%"))
         lines.append(
             f"| N(0, {row['scale']:g}) | {types} | {row['semantics']} | {watched} | "

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -15,19 +16,31 @@ from fotltn.data import checked_theory
 from fotltn.evaluation import Evaluator, as_formula
 from fotltn.logic.check import check_formula
 from fotltn.semantics.config import STABLE_PRODUCT, semantics_of
-from fotltn.semantics.from_tensors import interpret
+from fotltn.semantics.from_tensors import tables_of_tensors
 from fotltn.semantics.tables import Names, Tables
 from fotltn.syntax import formula as f
 from fotltn.syntax.operators import STRICT, Temporal
-from fotltn.syntax.parse import parse_formula
+from fotltn.syntax.parse import parse, parse_formula
 
 FUTURE = (Temporal.X, Temporal.WX, Temporal.F, Temporal.G, Temporal.U, Temporal.R)
 PAST = (Temporal.Y, Temporal.WY, Temporal.O, Temporal.H, Temporal.S, Temporal.T)
 EVERY = tuple(Temporal)
 
 
+def seeds(quick: int, count: int) -> list[Any]:
+    """Seeds of random cases as parameters of a test; those after the first few are slow."""
+    return [pytest.param(n, marks=[pytest.mark.slow] if n >= quick else []) for n in range(count)]
+
+
 #: What belongs to tables, not to their evaluation.
 OF_TABLES = ("lengths", "functions", "relations", "constants", "features", "horizon")
+
+
+def parse_term(text: str, *, source: str = "<term>") -> f.Term:
+    """A term, read by the rule of the grammar for terms."""
+    term = parse(text, "term", source=source)
+    assert isinstance(term, f.Term)
+    return term
 
 
 def tables_for(
@@ -38,7 +51,7 @@ def tables_for(
     signature = None if theory is None else checked_theory(theory).signature
     constants = () if signature else tuple(more.get("constants") or ())
     checked = check_formula(parsed, signature, constants=constants)
-    return interpret(
+    return tables_of_tensors(
         checked.signature, predicates, used=checked.formula, declared=theory is not None, **more
     )
 

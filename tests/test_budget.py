@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
 import fotltn as fot
-from fotltn.analysis.cells import cells_of
 from fotltn.analysis.evaluate_cells import sweep
-from fotltn.analysis.rules import rules
+from fotltn.analysis.view import View
 from fotltn.decisions import two_valued
 from fotltn.engine import compile_formulas
 from fotltn.errors import LimitError
@@ -78,7 +78,7 @@ def test_the_public_function_refuses():
 @pytest.mark.parametrize("semantics", [CRISP, STABLE_PRODUCT])
 def test_cells_are_evaluated_in_parts_that_fit(semantics):
     tables = two_valued(data(), 0.5) if semantics.boolean else data()
-    cells = cells_of(THEORY.axiom("Dear"), data(), STABLE_PRODUCT)
+    cells = View(data(), STABLE_PRODUCT).cells(THEORY.axiom("Dear"))
     whole = list(sweep({"u": cells.body}, cells.axes, tables, semantics))
     parts = list(sweep({"u": cells.body}, cells.axes, tables, semantics, budget=700_000))
     assert len(whole) == 1 < len(parts)
@@ -89,16 +89,24 @@ def test_cells_are_evaluated_in_parts_that_fit(semantics):
 
 def test_violations_under_a_small_budget_are_those_under_a_large_one():
     axiom, tables = THEORY.axiom("Dear"), data()
-    large = cells_of(axiom, tables, STABLE_PRODUCT).worst(5)
-    small = cells_of(axiom, tables, STABLE_PRODUCT, budget=700_000).worst(5)
+    large = View(tables, STABLE_PRODUCT).cells(axiom).worst(5)
+    little = View(tables, STABLE_PRODUCT, budget=3_000_000)  # which takes four parts
+    small = little.cells(axiom).worst(5)
     assert (small.count, small.violated, small.weak) == (large.count, large.violated, large.weak)
     assert [one.binding for one in small] == [one.binding for one in large]
     assert [one.share for one in small] == pytest.approx([one.share for one in large])
 
 
+def test_the_value_of_cells_keeps_to_their_budget():
+    cells = View(data(), STABLE_PRODUCT, budget=1_000_000, theory=THEORY).cells("Dear")
+    for refused in (cells.value, cells.worst):
+        with pytest.raises(LimitError, match=r"'Dear': .*budget of 1,000,000"):
+            refused()
+
+
 def test_rules_are_refused_by_name():
     with pytest.raises(LimitError, match=r"'Dear': .*budget of 5,000"):
-        rules(THEORY.axioms, data(), budget=5000)
+        list(View(data(), budget=5000, theory=THEORY).rules())
 
 
 def test_facts_are_counted_without_being_laid_out():
@@ -106,7 +114,8 @@ def test_facts_are_counted_without_being_laid_out():
     rows = {"predicate": ["Near"] * 3, "arg1": ["a", "b", "c"], "arg2": ["b", "c", "d"]}
     many = {"predicate": ["P"] * 400, "arg1": [f"e{i}" for i in range(400)], "time": [*range(400)]}
     tables = fot.read(THEORY, {**rows, "time": [0, 1, 2]}, many)
-    assert rules(THEORY.axioms[1:], tables, budget=1_000_000) == rules(THEORY.axioms[1:], tables)
+    view = View(tables, theory=replace(THEORY, axioms=THEORY.axioms[1:]))
+    assert list(view.rules(budget=1_000_000)) == list(view.rules())
 
 
 MEASURED = """
@@ -123,7 +132,7 @@ for formula in sys.argv[1:]:
 else:
     sys.exit()
 theory = check(fot.parse("sort s\\npredicate P(s, s)\\naxiom A: " + formula))
-data = fot.tables(theory, P=torch.rand(220, 220, 100) > 0.5)
+data = fot.tables(theory, P=torch.rand(160, 160, 100) > 0.5)
 fot.evaluate(theory.axioms[0].source, fot.tables(theory, P=torch.ones(2, 2, 3)), semantics="crisp")
 Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
 def peak():
@@ -132,7 +141,7 @@ before = peak()
 fot.evaluate(theory.axioms[0].source, data, semantics="crisp")
 taken = peak() - before
 low, high = 1, 10**10
-while high - low > low / 20:  # the least budget that is not refused
+while high - low > low / 5:  # the least budget that is not refused
     said = (low + high) // 2 if high < 4 * low else int((low * high) ** .5)
     try:
         fot.evaluate(theory.axioms[0].source, data, semantics="crisp", budget=said)

@@ -12,17 +12,16 @@ import torch
 from typer.testing import CliRunner
 
 import fotltn
-from fotltn.analysis.evaluate_cells import used_predicates
 from fotltn.cli.main import app
 from fotltn.decisions import decision_rule, rounded, rule_of, threshold_of, two_valued
 from fotltn.logic.check import CheckedFormula, check
 from fotltn.logic.defined import definitions_in
-from fotltn.project.rules import of_model
+from fotltn.logic.parts import predicates_in
 from fotltn.reporting.model_report import model_content
 from fotltn.semantics import crisp
 from fotltn.semantics.tables import Decisions
 from fotltn.syntax import theory as th
-from fotltn.web.inspected import of_model as inspected
+from fotltn.web.sides import side_of
 from fotltn.web.state import WebState
 from tests.logic.test_defined import random_axioms, with_definitions
 from tests.project import robots
@@ -65,7 +64,7 @@ def test_definitions_hold_whatever_the_degrees_and_thresholds_are():
             assert torch.equal(mine.double() * mask, theirs.double() * mask), (seed, name)
         for name in definitions.axioms:
             formula = theory.axiom(name).formula
-            used = two_valued(tables, threshold, used_predicates(formula))
+            used = two_valued(tables, threshold, predicates_in(formula))
             assert bool(crisp.evaluate(formula, used).tensor[..., 0].all()), seed
             alone = crisp.evaluate(formula, replace(tables, predicates=each))
             apart += not bool(alone.tensor[..., 0].all())
@@ -77,12 +76,12 @@ def test_definitions_hold_whatever_the_degrees_and_thresholds_are():
 def test_words_and_numbers_say_how():
     rule = decision_rule({"A": 0.5, "B": 0.25, "C": None, "D": None})
     assert str(rule) == (
-        "degrees from 0.5 on are true, of B from 0.25 on; C, D follow by definition"
+        "degrees of at least 0.5 are true, for B at least 0.25; C, D follow by definition"
     )
     assert rule.as_dict() == {"threshold": 0.5, "thresholds": {"B": 0.25}, "defined": ["C", "D"]}
     assert not rule.plain
     assert decision_rule({}).plain
-    assert str(decision_rule({"A": 0.3, "B": 0.3})) == "degrees from 0.3 on are true"
+    assert str(decision_rule({"A": 0.3, "B": 0.3})) == "degrees of at least 0.3 are true"
 
 
 # --- screens ----------------------------------------------------------------------------------
@@ -136,25 +135,25 @@ def test_each_by_itself_a_definition_would_be_violated(model):
 @pytest.mark.parametrize("threshold", [None, 0.4])
 def test_no_screen_shows_a_violation_of_a_definition(model, threshold):
     audit = model.audit(threshold=threshold)
-    rules = {r.name: r.overall for r in of_model(model, threshold=threshold).rules(resamples=0)}
+    rules = {r.name: r.overall for r in model.view().under(threshold=threshold).rules(resamples=0)}
     content = {a.audit.name: a for a in model_content(model, "m", threshold=threshold).axioms}
-    state = WebState([inspected(model, threshold=threshold)], budget=2**28)
+    state = WebState([side_of(model).under(threshold=threshold)], budget=2**28)
     for name in DEFINED:
         cells = model.cells(name, threshold=threshold)
         assert cells.worst().violated == 0
         assert cells.over_time().violated == 0
         assert model.counterexample(name, threshold=threshold) is None
-        assert audit.axiom(name).on_model.violations == 0
+        assert audit.axiom(name).on_model.violated == 0
         assert rules[name].confidence.value == 1
-        assert content[name].audit.on_model.violations == content[name].worst.violated == 0
+        assert content[name].audit.on_model.violated == content[name].worst.violated == 0
         assert state._see(0, name).standing.violated == 0
         text = str(model.theory.axiom(name).source)
         assert bool(model.ask(text, semantics="crisp", threshold=threshold).tensor.all())
         value = fotltn.evaluate(text, model.tables, semantics="crisp", threshold=threshold)
         assert bool(value.all())
         ranked = model.worst(threshold=threshold)
-        assert all(one.axiom != name for one in ranked if one.violation.violated)
-    assert audit.axiom("Signs").on_model.violations > 0  # others may well be
+        assert all(one.axiom != name for one in ranked if one.cell.violated)
+    assert audit.axiom("Signs").on_model.violated > 0  # others may well be
 
 
 def test_explanations_and_repairs_go_by_the_same_truth(model):
@@ -199,8 +198,8 @@ def test_facts_that_state_nothing_of_what_is_defined_agree_with_it(model):
     """Where no fact states it, a definition speaks of the facts."""
     truth = model.truth
     assert [*truth.decisions.definitions] == ["Worn"]
-    assert model.audit().axiom("Wear").on_labels.violations == 0
-    assert model.audit().axiom("Is").on_labels.violations > 0  # facts state Alarmed otherwise
+    assert model.audit().axiom("Wear").on_labels.violated == 0
+    assert model.audit().axiom("Is").on_labels.violated > 0  # facts state Alarmed otherwise
 
 
 def test_a_posterior_decides_alike(tmp_path):
@@ -214,6 +213,6 @@ def test_a_posterior_decides_alike(tmp_path):
     assert axioms["Loud"]["on_model"]["violations"] == 0
     assert axioms["Wear"]["on_model"]["violations"] == 0
     text = run(["score", str(folder)]).stdout
-    assert "degrees from 0.5 on are true; Alarm, Worn, Idle follow by definition" in text
+    assert "degrees of at least 0.5 are true; Alarm, Worn, Idle follow by definition" in text
     shown = run(["violations", str(folder), "Loud", "--crisp"]).stdout
-    assert shown.startswith("Loud: true, where degrees from 0.5 on are true; Alarm, Worn, Idle")
+    assert shown.startswith("Loud: true, where degrees of at least 0.5 are true; Alarm, Worn, Idle")

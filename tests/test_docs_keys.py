@@ -97,6 +97,7 @@ def expected() -> dict[str, dict[str, Any]]:
         "[posterior]": {key: fields(Sampling)[key] for key in SAMPLING} | fields(SensorConfig),
         "[machine]": {key: config[key] for key in ("compile", "device", "dtype")},
         "[output]": {"model": config["model"]},
+        "[tune]": {"search": []},
     }
 
 
@@ -118,7 +119,16 @@ def test_presets_are_named():
 def test_shown_defaults_are_what_an_empty_file_means(tmp_path):
     lines = []
     for table, keys in shown().items():
-        plain = ("theory", "data", "objective", "training", "posterior", "machine", "output")
+        plain = (
+            "theory",
+            "data",
+            "objective",
+            "training",
+            "posterior",
+            "machine",
+            "output",
+            "tune",
+        )
         if table.strip("[]") in plain and not table.startswith("[["):
             given = {k: v for k, v in keys.items() if v is not NONE and v != {}}
             lines += [table, *(f"{k} = {_toml(v)}" for k, v in given.items())]

@@ -11,7 +11,7 @@ from fotltn.engine import compile_formulas
 from fotltn.evaluation import evaluate_all
 from fotltn.semantics import reference
 from fotltn.semantics.config import LTN
-from fotltn.semantics.from_tensors import interpret
+from fotltn.semantics.from_tensors import tables_of_tensors
 from tests.helpers import value_of
 from tests.semantics.worlds import arguments, random_batch, random_quantified
 
@@ -95,7 +95,7 @@ def test_formulas_that_do_not_fit_together_are_taken_one_by_one():
                             + ", ".join(f"B{i}(s)" for i in range(6)))
     )  # fmt: skip
     checked = {t: fotltn.check_formula(fotltn.parse_formula(t), theory.signature) for t in texts}
-    model = interpret(theory.signature, tables)
+    model = tables_of_tensors(theory.signature, tables)
     cores = {t: f.formula for t, f in checked.items()}
     together = evaluate_all(cores, model, LTN)
     program = compile_formulas(cores, theory.signature, LTN, at=None)

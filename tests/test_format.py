@@ -9,7 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fotltn.format import NONE, count, degree, duration, number, share, signed
+from fotltn.format import (
+    NONE,
+    about,
+    count,
+    degree,
+    duration,
+    entered,
+    number,
+    share,
+    signed,
+    size,
+)  # fmt: skip
 
 INSIDE = st.floats(0, 1, exclude_min=True, exclude_max=True)
 
@@ -43,7 +54,7 @@ def test_the_ends_of_degrees():
 @given(INSIDE)
 def test_a_share_inside_reads_as_one_inside(value):
     text = share(value)
-    assert text == "< 0.001 %" if value < 1e-5 else 0 < float(text.removesuffix(" %")) < 100
+    assert text == "<0.001 %" if value < 1e-5 else 0 < float(text.removesuffix(" %")) < 100
 
 
 @pytest.mark.parametrize(
@@ -51,7 +62,7 @@ def test_a_share_inside_reads_as_one_inside(value):
     [
         (0, "0 %"), (1, "100 %"), (0.5, "50 %"), (0.0213, "2.1 %"), (0.00042, "0.04 %"),
         (0.0995, "10 %"), (0.0994, "9.9 %"), (0.00995, "1.0 %"), (0.0099, "0.99 %"),
-        (0.00006, "0.006 %"), (0.9999, "99.9 %"), (9e-6, "< 0.001 %"),
+        (0.00006, "0.006 %"), (0.9999, "99.9 %"), (9e-6, "<0.001 %"),
     ],
 )  # fmt: skip
 def test_shares(value, text):
@@ -67,3 +78,22 @@ def test_signs():
 
 def test_times():
     assert [duration(s) for s in (0.5, 59.96, 3600)] == ["0.5 s", "1 min 0 s", "1 h 0 min"]
+
+
+@given(INSIDE)
+def test_what_is_entered_can_be_read_back(value):
+    text = entered(value)
+    assert 0 < float(text) < 1
+    assert float(text) == pytest.approx(value, abs=5e-4)
+
+
+@given(st.floats(1, 1e14))
+def test_sizes_have_few_digits_and_say_what_they_are(value):
+    for text, base, units in (
+        (about(value), 1000, ["", "k", "M", "G", "T"]),
+        (size(value), 1024, ["B", "KiB", "MiB", "GiB", "TiB"]),
+    ):
+        amount, _, unit = text.partition(" ")
+        assert sum(letter.isdigit() for letter in amount) <= 4
+        told = float(amount.replace(",", "")) * base ** units.index(unit)
+        assert told == pytest.approx(value, rel=0.006)

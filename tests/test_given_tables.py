@@ -68,14 +68,14 @@ def test_a_sparse_tensor_has_gradients():
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        (CLOSE.to("meta"), "on the device 'meta', where there are no numbers"),
-        (CLOSE.to_sparse().to("meta"), "on the device 'meta', where there are no numbers"),
+        (CLOSE.to("meta"), "on the device 'meta', which holds no numbers"),
+        (CLOSE.to_sparse().to("meta"), "on the device 'meta', which holds no numbers"),
         (
             lambda: CLOSE.to_sparse_csr(),
-            r"of the kind torch.sparse_csr; give a dense one, or .*coo",
+            r"of the kind torch.sparse_csr; give a dense tensor or, .*coo",
         ),
-        (torch.rand(4, 5, 2).to_sparse(2), "has dense dimensions inside of sparse ones"),
-        ((3 * CLOSE).to_sparse(), r"the table of predicate 'Close': degrees lie in \[0, 1\]"),
+        (torch.rand(4, 5, 2).to_sparse(2), "has dense dimensions inside sparse ones"),
+        ((3 * CLOSE).to_sparse(), r"the table of predicate 'Close': degrees must be from 0 to 1"),
         (sparse_table([[0], [0], [0], [0]], None, (1, 4, 1, 5)), "has shape .*; expected axes"),
     ],
 )
@@ -90,7 +90,7 @@ def test_functions_and_lengths_are_dense():
         fotltn.evaluate(
             "forall x. Stop(f(x))", {"Stop": STOP}, functions={"f": torch.ones(4).to_sparse()}
         )
-    with pytest.raises(DataError, match="lengths are whole numbers"):
+    with pytest.raises(DataError, match="lengths must be whole numbers"):
         fotltn.evaluate("F a", {"a": STOP}, lengths=torch.ones(4, device="meta"))
 
 

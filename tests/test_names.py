@@ -56,6 +56,50 @@ def test_the_search_for_names_sees_every_way_to_bind_one():
     assert len([n for _, n in bound_names(ast.parse(text)) if n in EMPTY]) == 11
 
 
+SCRIPTS = sorted((PACKAGE / "web" / "static").glob("*.js"))
+
+
+def script_names(text: str) -> Iterator[tuple[int, str]]:
+    """All names in a script, with the line; what is text or a comment has none."""
+    texts = r"//[^\n]*|/\*.*?\*/|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'"
+    code = re.sub(texts, lambda match: re.sub(r"[^\n]", " ", match[0]), text, flags=re.DOTALL)
+    for number, line in enumerate(code.splitlines(), 1):
+        yield from ((number, name) for name in re.findall(r"[A-Za-z_$][\w$]*", line))
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
+def test_names_of_scripts_say_what_they_hold(path):
+    names = script_names(path.read_text(encoding="utf-8"))
+    empty = [f"{path.name}:{line}: {name}" for line, name in names if name in EMPTY]
+    assert not empty, "say what is in it"
+
+
+def test_the_search_in_scripts_sees_names_and_no_texts():
+    text = 'const found = f("own"); // kept\nthis.whole = (given) => `${own}`; /* kept\n*/ found();'
+    empty = [(line, name) for line, name in script_names(text) if name in EMPTY]
+    assert empty == [(1, "found"), (2, "whole"), (2, "given"), (2, "own"), (3, "found")]
+    assert len(SCRIPTS) > 3
+
+
+def called_models(tree: ast.AST) -> Iterator[int]:
+    """Where arguments that are tables are called a model, which is something else."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.arg(arg="model", annotation=ast.expr() as kind):
+                if "Tables" in {n.id for n in ast.walk(kind) if isinstance(n, ast.Name)}:
+                    yield node.lineno
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_model_is_not_tables(path):
+    assert list(called_models(ast.parse(path.read_text(encoding="utf-8")))) == []
+
+
+def test_the_search_for_models_finds_tables():
+    text = "def f(model: Tables | None, other: Tables): ...\ndef g(*, model: Model): ..."
+    assert list(called_models(ast.parse(text))) == [1]
+
+
 def named_types(tree: ast.Module) -> Iterator[tuple[str, bool]]:
     """The classes of a module, and its aliases of types but for options of the command line."""
     for node in tree.body:

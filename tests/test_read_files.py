@@ -38,7 +38,7 @@ def test_a_plain_file_is_read(tmp_path):
 @pytest.mark.reliability
 def test_the_limit_holds_while_reading(tmp_path, monkeypatch):
     """Also for a file that says less than it gives, as those that the system makes up."""
-    with pytest.raises(DataError, match="it does not have the 0 bytes it says"):
+    with pytest.raises(DataError, match="it does not have the stated 0 bytes"):
         read_file(Path("/proc/self/maps"), limit=10**9)
     file = tmp_path / "a"
     file.write_bytes(b"x" * 100)
@@ -50,7 +50,7 @@ def test_the_limit_holds_while_reading(tmp_path, monkeypatch):
         return os.stat_result(values)
 
     monkeypatch.setattr("fotltn.files.os.fstat", smaller)
-    with pytest.raises(DataError, match="it does not have the 10 bytes it says"):
+    with pytest.raises(DataError, match="it does not have the stated 10 bytes"):
         read_file(file, limit=50)
 
 

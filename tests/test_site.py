@@ -19,7 +19,12 @@ import pytest
 
 import fotltn
 from fotltn.syntax.operators import Temporal
+from tests.browser import FOCUSED, browser, objections, tab_to, too_wide
+from tests.patience import PATIENCE
 from tests.test_docs_keys import expected
+from tests.test_public import uses
+
+__all__ = ["browser"]
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -63,6 +68,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert done.returncode == 0, done.stderr
     assert "WARNING" not in done.stderr
     return folder
+
+
+#: Operators beside those of time, in ASCII and as signs.
+CONNECTIVES = ["!", "&", "|", "->", "<->", "forall", "exists", "¬", "∧", "∨", "→", "↔", "∀", "∃"]
 
 
 @pytest.fixture(scope="module")
@@ -123,65 +132,109 @@ def test_the_search_knows_operators_and_settings(site):
 def test_a_public_name_has_an_entry(name, pages):
     with_entry = [f for f, page in pages.items() if f"fotltn.{name}" in page.anchors]
     assert [file.parent.name for file in with_entry] == ["reference"]
-    assert "&gt;&gt;&gt;" in with_entry[0].read_text("utf-8")
+    text = html.unescape(re.sub(r"<[^>]+>", "", with_entry[0].read_text("utf-8")))
+    code = "\n".join(line for line in text.splitlines() if line.startswith((">>>", "...")))
+    assert uses(name, code) or "fotltn.dsl" in code or (name == "inspect" and "fot.Model" in code)
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
-    with api.sync_playwright() as tool:
-        path = shutil.which("chromium") or shutil.which("chromium-browser")
-        if path is None and not Path(tool.chromium.executable_path).exists():
-            pytest.skip("there is no Chromium; install one, or run: playwright install chromium")
-        started = tool.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield started
-        started.close()
+#: Runs in the page: types words one after the other, each with a title that should be there, and
+#: gives the titles until that one: ten at once, more where one scrolls to the end.
+SEARCH = """async (words) => {
+  const box = document.querySelector(".md-search__input");
+  const told = () => document.querySelector(".md-search-result__meta").innerText;
+  const type = async (text, wanted) => {
+    box.value = text;
+    box.dispatchEvent(new KeyboardEvent("keyup", { bubbles: true }));
+    for (let tries = 0; tries < 2000 && !wanted.test(told()); tries += 1) {
+      await new Promise((done) => setTimeout(done, 5));
+    }
+  };
+  box.focus();
+  await type("", /Type/);
+  const found = {};
+  const scroll = document.querySelector(".md-search__scrollwrap");
+  for (const [word, wanted] of Object.entries(words)) {
+    await type(word, /matching/);
+    for (let tries = 0; tries < 200; tries += 1) {
+      const titles = document.querySelectorAll(".md-search-result__item h1");
+      found[word] = Array.from(titles, (title) => title.innerText);
+      if (!wanted || found[word].includes(wanted)) break;
+      scroll.scrollTop = scroll.scrollHeight;
+      await new Promise((done) => setTimeout(done, 10));
+    }
+    await type("", /Type/);
+  }
+  return found;
+}"""
 
 
-def test_the_search_finds_operators_and_settings(browser, site):
-    """On pages that are opened as files: no server is there."""
-    opened = browser.new_page(viewport={"width": 1280, "height": 900})
-    opened.goto((site / "index.html").as_uri())
-    words = [word for op in Temporal for word in (op.value.words, op.value.unicode)]
-    assert not [word for word in words if not search(opened, word)]
-    keys = ["on_conflict", "unknown_categories", "reach"]
-    assert not [key for key in keys if "Every key of project.toml" not in search(opened, key)]
-    assert not search(opened, "zzqqyy")
+@pytest.fixture
+def page(browser: Any) -> Iterator[Any]:
+    """A page that is closed also if a test fails."""
+    with browser.new_page(viewport={"width": 1280, "height": 900}) as opened:
+        opened.set_default_timeout(1000 * PATIENCE)
+        yield opened
 
 
-def search(page: Any, words: str) -> list[str]:
-    """The titles of the pages that are found; what was found before is cleared first."""
-    for text, shown in (("zzqqzz", "No matching"), (words, "[0-9] matching")):
-        page.fill(".md-search__input", text)
-        page.dispatch_event(".md-search__input", "keyup")
-        meta = "document.querySelector('.md-search-result__meta').innerText"
-        try:
-            page.wait_for_function(f"/{shown}/.test({meta})", timeout=10_000)
-        except Exception:  # Playwright's own, of a package that may be missing
-            return []
-    titles = "all => all.map(title => title.innerText)"
-    listed: list[str] = page.eval_on_selector_all(".md-search-result__item h1", titles)
-    return listed
+def test_the_search_finds_every_operator_and_setting(page, site):
+    """On pages that are opened as files, where no server is; typed into one page."""
+    page.goto((site / "index.html").as_uri())
+    wanted: dict[str, str | None] = dict.fromkeys(operators() + CONNECTIVES, "The language")
+    wanted |= dict.fromkeys(settings(), "Every key of project.toml")
+    titles = page.evaluate(SEARCH, wanted | {"zzqqyy": None})
+    assert titles.pop("zzqqyy") == []
+    assert not {word: found for word, found in titles.items() if wanted[word] not in found}
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 390])
-def test_pages_fit_the_screen(browser, site, scheme, width):
-    opened = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
-    for name in ("index", "settings", "semantics", "reference/learning"):
-        opened.goto((site / f"{name}.html").as_uri())
-        assert opened.evaluate("document.documentElement.scrollWidth") <= width, name
-        colours = opened.get_attribute("body", "data-md-color-scheme")
-        assert colours == {"light": "default", "dark": "slate"}[scheme]
+#: A page of each kind, with everything that the kinds have: blocks, tables, pictures, sheets.
+KINDS = (
+    "index", "language", "settings", "cheatsheet", "inspect", "reference/semantics",
+    "notebooks/tour", "decisions/index", "changelog",
+)  # fmt: skip
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_nothing_is_hard_to_reach_or_to_read(browser, site, scheme):
+@pytest.mark.parametrize("name", KINDS)
+def test_pages_are_easy_to_reach_and_to_read(browser, site, name):
     """By the rules of axe; the theme's buttons to copy code are left out, which have no names."""
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
-    opened = browser.new_page(viewport={"width": 1280, "height": 900}, color_scheme=scheme)
-    opened.set_default_timeout(120_000)
-    for name in ("index", "language", "settings", "reference/learning", "notebooks/tour"):
-        opened.goto((site / f"{name}.html").as_uri())
-        result = axe.run(opened, context={"exclude": [[".md-code__nav"]]})
-        assert result.violations_count == 0, f"{name}: {result.generate_report()}"
+    schemes = {"light": "default", "dark": "slate"}  # a page keeps the scheme that it began with
+    for scheme, called in schemes.items():
+        page = browser.new_page(viewport={"width": 1280, "height": 900}, color_scheme=scheme)
+        page.set_default_timeout(1000 * PATIENCE)
+        page.goto((site / f"{name}.html").as_uri())
+        assert page.get_attribute("body", "data-md-color-scheme") == called
+        dark = scheme == "dark"
+        assert objections(page, contrast_only=dark, leave_out=".md-code__nav") == "", scheme
+        page.set_viewport_size({"width": 390, "height": 900})
+        assert too_wide(page) <= 0
+        page.close()
+
+
+def test_the_site_with_the_keyboard_alone(page, site):
+    """Past the menus to the text, to another page, and by the search to a third."""
+    page.goto((site / "index.html").as_uri())
+    page.keyboard.press("Tab")
+    assert page.evaluate(FOCUSED) == "Skip to content"
+    page.keyboard.press("Enter")
+    page.wait_for_function("location.hash.length > 1")
+    tab_to(page, "cheat sheet")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/cheatsheet.html")
+    page.keyboard.press("/")
+    page.keyboard.type("on_conflict")
+    page.wait_for_function("document.querySelector('.md-search-result__item')")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/settings.html*")
+    page.wait_for_load_state()
+    tab_to(page, "Dark colours")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_selector("body[data-md-color-scheme=slate]")
+
+
+def test_the_cheat_sheet_is_one_sheet(site, pages):
+    if not shutil.which("chromium"):
+        pytest.skip("there is no Chromium to print it")
+    assert "cheatsheet.pdf" in pages[site / "cheatsheet.html"].links
+    sheet = (site / "cheatsheet.pdf").read_bytes()
+    assert sheet.startswith(b"%PDF")
+    assert len(re.findall(rb"/Type\s*/Page\b(?!s)", sheet)) == 1

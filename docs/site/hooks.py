@@ -18,6 +18,9 @@ from typing import Any
 import pygments.lexers
 from mkdocs.structure.files import File, Files
 
+from fotltn.errors import DataError
+from fotltn.reporting.pdf import browser, printed
+
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 NOTEBOOKS = sorted((DOCS / "notebooks").glob("*.ipynb"))
@@ -39,6 +42,9 @@ _PLACES = {source: place for place, source in BESIDE.items()} | {
 
 #: Pages where people look things up: the search shows them first.
 _LOOKED_UP = {"cheatsheet.md", "language.md", "semantics.md", "settings.md", "cli.md", "api.md"}
+
+#: How the cheat sheet calls its PDF in a checkout.
+_SHEET = "build/site/cheatsheet.pdf"
 
 _FENCE = re.compile(r"^(```|~~~)(\w+) ([^\n]+)$", re.MULTILINE)
 _FENCED = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
@@ -69,8 +75,10 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Turn what a checkout shows into what the site shows."""
     place = page.file.src_uri
     if place in _LOOKED_UP:
-        page.meta["search"] = {"boost": 4}
+        page.meta["search"] = {"boost": 12 if place == "settings.md" else 4}
     source = BESIDE.get(place, f"docs/{place}")
+    if place == "cheatsheet.md" and _printing():
+        markdown = markdown.replace(f"`{_SHEET}`", '<a href="cheatsheet.pdf">cheatsheet.pdf</a>')
     parts = _FENCED.split(markdown)
     parts[::2] = [_prose(part, place, source) for part in parts[::2]]
     parts[1::2] = [_FENCE.sub(_fence, part) for part in parts[1::2]]
@@ -80,6 +88,20 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 def on_post_page(output: str, **_: Any) -> str:
     """Give the search a name for those who hear the page."""
     return output.replace('role="dialog">', 'role="dialog" aria-label="Search">', 1)
+
+
+def on_post_build(config: Any) -> None:
+    """Print the cheat sheet as a sheet of paper, if a browser is there that prints."""
+    if _printing():
+        page = Path(config.site_dir) / "cheatsheet.html"
+        page.with_suffix(".pdf").write_bytes(printed(page))
+
+
+def _printing() -> bool:
+    try:
+        return bool(browser())
+    except DataError:
+        return False
 
 
 def notebook(file: Path) -> str:

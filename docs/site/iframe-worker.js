@@ -39,3 +39,17 @@ if (location.protocol === "file:") {
   };
   window.Worker = window.IFrameWorker;
 }
+
+// To the search, operators in ASCII are punctuation, or the beginnings of words. Asked for one of
+// them, it looks for the sign that means the same.
+const SIGNS = new Map(Object.entries({
+  "!": "¬", "&": "∧", "|": "∨", "->": "→", "<->": "↔", forall: "∀", exists: "∃",
+  X: "○", WX: "●", F: "◇", G: "□", U: "𝒰", R: "ℛ", W: "𝒲", M: "ℳ",
+  Y: "⊖", WY: "⊛", O: "⟐", H: "⊟", S: "𝒮", T: "𝒯",
+}));
+window.Worker = class extends window.Worker {
+  postMessage(message, ...others) {
+    const sign = typeof message?.data === "string" && SIGNS.get(message.data.trim());
+    super.postMessage(sign ? { ...message, data: sign } : message, ...others);
+  }
+};

@@ -1,4 +1,4 @@
-"""The paper's Appendix B, step by step: a car, a pedestrian, and one axiom on five steps.
+"""The paper's Appendix B, step by step: a car, a pedestrian, and one axiom over five steps.
 
 python examples/appendix_b/demo.py
 """
@@ -10,7 +10,7 @@ import sys
 
 
 def stop(*_: object) -> None:
-    """Ctrl-C ends this with a line, also while it loads."""
+    """End with one line on Ctrl-C, even while modules load."""
     sys.stderr.write("stopped\n")
     sys.exit(130)
 
@@ -69,14 +69,14 @@ def main() -> None:
     console.print(Rule("The axiom (the paper: 0.973)", align="left", style="dim"))
     console.print(f"{fot.evaluate(theory['A1'], data, p=2):.3f}\n")
 
-    title = "The same in two-valued logic, degrees from 0.5 on being true"
+    title = "The same in two-valued logic, in which degrees of at least 0.5 are true"
     console.print(Rule(title, align="left", style="dim"))
     crisp = fot.evaluate(theory["A1"], data, semantics="crisp", threshold=0.5)
     console.print("true" if crisp else "false")
 
 
 def grid(columns: list[str]) -> Table:
-    """An empty table, with numbers to the right."""
+    """Return an empty table that aligns numbers to the right."""
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for column in columns:
         table.add_column(column, justify="left" if column in ("x", "y") else "right")

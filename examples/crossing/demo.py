@@ -1,10 +1,10 @@
-"""Cars and pedestrians: learn who stops and who crosses from few, partly wrong labels and 13 rules.
+"""Cars and pedestrians: learn who stops and who crosses, from few and noisy labels and 13 rules.
 
     python examples/crossing/demo.py [--epochs N] [--keep FOLDER]
 
-The scene is that of the paper: 50 cars, 50 pedestrians, 100 steps. A tenth of the facts are given
-as labels, a tenth of these wrong. Learned from the labels alone, with the axioms as the paper does,
-and with the axioms as definitions, as we recommend.
+The scene is the paper's: 50 cars, 50 pedestrians, 100 steps. A tenth of the facts are labels, and a
+tenth of these are wrong. The demo learns three times: from the labels alone, with the axioms as in
+the paper, and with the axioms as definitions, which we recommend.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 
 
 def stop(*_: object) -> None:
-    """Ctrl-C ends this with a line, also while it loads."""
+    """End with one line on Ctrl-C, even while modules load."""
     sys.stderr.write("stopped\n")
     sys.exit(130)
 
@@ -45,7 +45,7 @@ console = Console(width=None if sys.stdout.isatty() else 100)
 
 
 def main() -> None:
-    """Make the project, train three times, and show what came out."""
+    """Make the project, train three times, and show the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epochs", type=int)
     parser.add_argument("--keep", type=Path, help="keep the project in this folder")
@@ -63,7 +63,7 @@ def main() -> None:
             "recommended": train(folder / "ours", ours, "with the axioms as definitions"),
         }
         show_metrics(models)
-        # One meaning for all, the paper's, so that values can be compared.
+        # Use the paper's semantics for all, so that values can be compared.
         paper = models["paper"]
         same = {n: replace(model, semantics=paper.semantics) for n, model in models.items()}
         audits = {name: model.audit() for name, model in same.items()}
@@ -76,7 +76,7 @@ def main() -> None:
 
 
 def project(folder: Path, epochs: int | None, *options: str) -> dict[str, Any]:
-    """The settings of a project on the scene, as `fotltn new` makes it."""
+    """Return the settings of a project on the scene, as `fotltn new` makes it."""
     command = [sys.executable, "-m", "fotltn", "new", str(folder), *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -88,7 +88,7 @@ def project(folder: Path, epochs: int | None, *options: str) -> dict[str, Any]:
 
 
 def show_task(data: dict[str, Any]) -> None:
-    """What is learned from what."""
+    """Explain the task."""
     text = (
         "50 cars and 50 pedestrians over 100 steps. Which cars stop, who crosses, and when?\n"
         f"Known: {data['train']:.0%} of the facts, {data['flip']:.0%} of them wrong, "
@@ -99,7 +99,7 @@ def show_task(data: dict[str, Any]) -> None:
 
 
 def train(folder: Path, settings: dict[str, Any], how: str) -> fot.Model:
-    """Train, with a bar that shows how far it is."""
+    """Train with a progress bar."""
     console.print(Rule(f"Training {how}", align="left", style="dim"))
     theory, data = settings["theory"], settings["data"]
     epochs = settings["training"]["epochs"]
@@ -134,7 +134,7 @@ def train(folder: Path, settings: dict[str, Any], how: str) -> fot.Model:
 
 
 def epoch_view(epoch: Any) -> Table:
-    """An epoch, with the values of all axioms."""
+    """Show an epoch with the values of all axioms."""
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_row("[bold]loss", f"{epoch.loss:.4f}", f"facts {epoch.facts:.4f}")
     for name, value in epoch.values.items():
@@ -143,13 +143,13 @@ def epoch_view(epoch: Any) -> Table:
 
 
 def bar(value: float, width: int = 24) -> str:
-    """A share as a bar."""
+    """Return a share as a bar."""
     filled = round(value * width)
     return "█" * filled + "░" * (width - filled)
 
 
 def show_metrics(models: dict[str, fot.Model]) -> None:
-    """PR-AUC on the facts that were held back, which are not noisy."""
+    """Show PR-AUC on the held-back facts, which have no noise."""
     console.print(Rule("Predictions of the 90 % of facts not seen", align="left", style="dim"))
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
     table.add_column("PR-AUC")
@@ -171,7 +171,7 @@ def show_metrics(models: dict[str, fot.Model]) -> None:
 
 
 def show_axioms(audits: dict[str, Any]) -> None:
-    """What the axioms' values are, and what they are worth."""
+    """Show the values of the axioms, and what they are worth."""
     console.print(Rule("The axioms, and what their values are worth", align="left", style="dim"))
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
     table.add_column("axiom")
@@ -195,8 +195,8 @@ def show_axioms(audits: dict[str, Any]) -> None:
 
 
 def show_violations(model: fot.Model, audit: Any) -> None:
-    """Where the axiom with the lowest value fails, by name and time."""
-    worst = min((a for a in audit.axioms if a.on_model.violations), key=lambda a: a.value)
+    """Show where the axiom with the lowest value fails, by name and time."""
+    worst = min((a for a in audit.axioms if a.on_model.violated), key=lambda a: a.value)
     found = model.violations(worst.name, top=5)
     title = f"The five worst violations of {worst.name} by the paper's model: {found.value:.3f}"
     console.print(Rule(title, align="left", style="dim"))

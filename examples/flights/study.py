@@ -1,13 +1,13 @@
-"""Which flights leave late? Models that go to other days and to other planes, beside scikit-learn.
+"""Which flights leave late? Compare models with scikit-learn on other days and other planes.
 
     pip install scikit-learn
     python examples/flights/make.py
     python examples/flights/study.py
 
-Every choice is made on the days of training; the test days are looked at once. The numbers go to
-`results.json`. With `--data FOLDER` the tables are elsewhere, with `--quick` one seed is run.
-Rows that `results.json` has are not run again: remove it to begin anew. Ctrl-C keeps the rows
-that are done, in `results.partial.json`.
+Every choice is made on the training days; the test days are used once. The results go to
+`results.json`. Use `--data FOLDER` if the tables are elsewhere, and `--quick` for one seed. Rows in
+`results.json` are not run again: remove the file to start over. After Ctrl-C, finished rows are in
+`results.partial.json`.
 """
 
 import argparse
@@ -33,19 +33,19 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 FILES = ("departures.csv", "airports.csv")
 PARTS = ("test", "unseen")
-LAST_FITTED = 16  # days up to this one are fitted to choose, the other days of training judge
+LAST_FITTED = 16  # for choices, models are fitted on days up to this one and judged on later ones
 HISTORY = 2  # hours before that scikit-learn sees, where a model has an encoder
 FEW = 300  # labels
 INTERRUPTED = 130  # the exit status after Ctrl-C
 
-#: What is seen, by name: features of the plane; and of its airport; and of the hours before.
+#: What models see, by name: features of the plane, of its airport as well, and of earlier hours.
 SEEN = ("plane", "airport", "history")
 Columns = dict[str, list[Any]]
 
-WEIGHTS = (0.3, 3.0)  # of the axioms
-PRIORS = {None: (1.0,), FEW: (10.0, 30.0)}  # the weight of small parameters, by number of labels
-PIECES = [{"bins": 32, "prior": 10.0, "epochs": epochs} for epochs in (30, 60)]  # of features
-RULES = ("Behind", "Waiting", "Jam", "Weather", "Morning", "Again")  # those about what is learned
+WEIGHTS = (0.3, 3.0)  # weights of the axioms
+PRIORS = {None: (1.0,), FEW: (10.0, 30.0)}  # weights of small parameters, by number of labels
+PIECES = [{"bins": 32, "prior": 10.0, "epochs": epochs} for epochs in (30, 60)]  # for features
+RULES = ("Behind", "Waiting", "Jam", "Weather", "Morning", "Again")  # rules about learned facts
 LOGISTIC = [{"C": c} for c in (0.001, 0.01, 0.1, 1.0)]
 TREES = [
     {"learning_rate": 0.05, "max_iter": n, "max_leaf_nodes": leaves}
@@ -57,7 +57,7 @@ TREES = [
 
 
 def read(file: Path) -> Columns:
-    """The columns of a table."""
+    """Read the columns of a table."""
     with file.open(encoding="utf-8", newline="") as stream:
         rows = list(csv.DictReader(stream))
     return {name: [_cell(row[name]) for row in rows] for name in rows[0]}
@@ -71,14 +71,14 @@ def _cell(text: str) -> Any:
 
 
 def cut(table: Columns, rows: Callable[[int], bool]) -> Columns:
-    """The rows that are wanted, by number."""
+    """Keep the rows whose number fits."""
     numbers = [n for n in range(len(table["day"])) if rows(n)]
     return {name: [cells[n] for n in numbers] for name, cells in table.items()}
 
 
 @cache
 def tables_of(folder: Path, part: str) -> tuple[Columns, ...]:
-    """The tables of a part: "fit" and "judge" are the days of training, in two."""
+    """Return the tables of a part; "fit" and "judge" divide the training days."""
     tables = [read(folder / ("train" if part in ("fit", "judge") else part) / f) for f in FILES]
     if part in ("fit", "judge"):
         days = sorted(set(tables[0]["day"]))
@@ -89,7 +89,7 @@ def tables_of(folder: Path, part: str) -> tuple[Columns, ...]:
 
 
 def with_labels(tables: tuple[Columns, ...], labels: int | None, seed: int) -> tuple[Columns, ...]:
-    """The same with so many labels, which are drawn; the others are not known."""
+    """Keep this many labels, drawn at random; the others are unknown."""
     if labels is None:
         return tables
     late = tables[0]["late"]
@@ -105,7 +105,7 @@ def with_labels(tables: tuple[Columns, ...], labels: int | None, seed: int) -> t
 
 
 def settings(seen: str, project: Path = HERE) -> dict[str, Any]:
-    """What the project says, as `fotltn.train` takes it; tables are added by `train`."""
+    """Return the project's settings as arguments of `fotltn.train`, which adds the tables."""
     name = "encoder.toml" if seen == "history" else "project.toml"
     told = tomllib.loads((project / name).read_text("utf-8"))
     if seen == "plane":
@@ -114,7 +114,7 @@ def settings(seen: str, project: Path = HERE) -> dict[str, Any]:
 
 
 def theory_of(file: str, only: str | None) -> str:
-    """The text of the theory, with all its axioms or with one."""
+    """Return the text of the theory, with all its axioms or with one."""
     lines = (HERE / file).read_text("utf-8").splitlines(keepends=True)
     return "".join(
         line
@@ -124,9 +124,9 @@ def theory_of(file: str, only: str | None) -> str:
 
 
 def train(job: dict[str, Any], tables: tuple[Columns, ...]) -> Any:
-    """A model of a job: what is seen, in how many pieces, the weight of axioms, a prior, a seed.
+    """Train the model of a job: inputs, number of pieces, weight of axioms, prior and seed.
 
-    A job may name the only axiom that there is, and a number of epochs in place of the project's.
+    A job may name a single axiom or provide a theory, and may override the number of epochs.
     """
     import fotltn
 
@@ -148,7 +148,7 @@ def train(job: dict[str, Any], tables: tuple[Columns, ...]) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return fotltn.train(
-            theory_of(told["theory"]["file"], job.get("only")),
+            job.get("theory") or theory_of(told["theory"]["file"], job.get("only")),
             wide=wide,
             semantics=told["theory"]["semantics"],
             p=told["theory"]["p"],
@@ -162,7 +162,7 @@ def train(job: dict[str, Any], tables: tuple[Columns, ...]) -> Any:
 
 
 def by_model(job: dict[str, Any], folder: Path, parts: tuple[str, ...]) -> dict[str, float]:
-    """The PR-AUC of a model on other parts than that which it was trained on."""
+    """Return the PR-AUC of a model on parts that it was not trained on."""
     import torch
 
     torch.set_num_threads(1)
@@ -179,7 +179,7 @@ def by_model(job: dict[str, Any], folder: Path, parts: tuple[str, ...]) -> dict[
 
 
 def vectors(seen: str, tables: tuple[Columns, ...]) -> tuple[list[list[float]], list[int]]:
-    """The same features and labels as networks see, a row for each labelled departure."""
+    """Return the same features and labels as networks see, one row per labelled departure."""
     told = settings(seen)
     of_planes, of_airports = told["data"]["wide"]
     planes, airports = tables
@@ -206,12 +206,12 @@ def vectors(seen: str, tables: tuple[Columns, ...]) -> tuple[list[list[float]], 
 
 @cache
 def vectors_of(seen: str, folder: Path, part: str) -> tuple[list[list[float]], list[int]]:
-    """The same of a part, with all its labels."""
+    """Return the same for a part, with all its labels."""
     return vectors(seen, tables_of(folder, part))
 
 
 def by_sklearn(job: dict[str, Any], folder: Path, parts: tuple[str, ...]) -> dict[str, float]:
-    """The PR-AUC of logistic regression or of boosted trees."""
+    """Return the PR-AUC of logistic regression or of boosted trees."""
     from sklearn.ensemble import HistGradientBoostingClassifier
     from sklearn.linear_model import LogisticRegression
     from sklearn.metrics import average_precision_score
@@ -239,14 +239,14 @@ def by_sklearn(job: dict[str, Any], folder: Path, parts: tuple[str, ...]) -> dic
 
 
 def one(arguments: tuple[dict[str, Any], Path, tuple[str, ...]]) -> dict[str, float]:
-    """A job, in a process of its own: its scores by part, and the seconds of computing."""
+    """Run a job in its own process; return its scores by part, and the seconds."""
     job, begun = arguments[0], time.process_time()
     scores = (by_model if "weight" in job else by_sklearn)(*arguments)
     return {**scores, "seconds": time.process_time() - begun}
 
 
 def options(quick: bool) -> Iterator[dict[str, Any]]:
-    """All that is compared, each with the settings that are to be chosen from."""
+    """Yield everything to compare, each with the settings to choose from."""
     brief = {"epochs": 1} if quick else {}
     for labels, seen in [*((None, seen) for seen in SEEN), (FEW, "airport")]:
         row = {"seen": seen, "labels": labels}
@@ -269,22 +269,22 @@ def options(quick: bool) -> Iterator[dict[str, Any]]:
 
 
 class StoppedError(Exception):
-    """Ctrl-C, with the rows that were done by then, and how many there are."""
+    """Raised on Ctrl-C, with the finished rows and the total number of rows."""
 
     def __init__(self, done: list[dict[str, Any]], total: int) -> None:
-        """Hold the rows."""
+        """Store the rows."""
         super().__init__(f"stopped: {len(done)} of {total} rows are done")
         self.done = done
 
 
 def _scored(row: dict[str, Any], running: list[Future[dict[str, float]]]) -> dict[str, Any]:
-    """A row with its scores by part, of each seed."""
+    """Return a row with its scores by part, for each seed."""
     return row | {part: [round(f.result()[part], 4) for f in running] for part in PARTS}
 
 
 def _quietly() -> None:
-    """Let Ctrl-C end a process of the pool without a word."""
-    with suppress(ValueError):  # in a thread, which Ctrl-C does not reach
+    """Let Ctrl-C end a process of the pool silently."""
+    with suppress(ValueError):  # raised in a thread, which Ctrl-C does not reach
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
@@ -295,12 +295,12 @@ def _key(row: dict[str, Any]) -> tuple[Any, ...]:
 def study(
     folder: Path, seeds: int, processes: int, quick: bool, before: dict[str, Any]
 ) -> dict[str, Any]:
-    """Choose settings on the days of training, train on all of these, and score.
+    """Choose settings on the training days, train on all of these, and score.
 
-    Rows that an earlier record has are not run again.
+    Rows of an earlier record are not run again.
 
     Raises:
-        StoppedError: it was stopped by Ctrl-C.
+        StoppedError: Ctrl-C was pressed.
     """
     order = [_key(row) for row in options(quick)]
     known = [row for row in before.get("results", []) if _key(row) in order]
@@ -344,12 +344,12 @@ def _run(
     results: list[tuple[dict[str, Any], list[Future[dict[str, float]]]]],
     asked: tuple[Path, int, bool],
 ) -> tuple[list[list[Future[dict[str, float]]]], list[dict[str, Any]]]:
-    """The jobs that choose settings, and the rows with their scores; `results` fills on the way."""
+    """Return the jobs that choose settings, and the scored rows; `results` fills along the way."""
     folder, seeds, quick = asked
     choices: list[list[Future[dict[str, float]]]] = []
     for row in rows:
         base = {key: row[key] for key in ("model", "seen", "labels")} | {"part": "fit"}
-        # Other seeds than those of the results; several, where labels are drawn.
+        # Use other seeds than those of the results; several, if labels are drawn.
         draws = range(100, 101 if quick or row["labels"] is None else 103)
         jobs = [base | choice | {"seed": s} for choice in row["grid"] for s in draws]
         choices.append(
@@ -373,12 +373,12 @@ def _run(
 
 
 def spread(scores: list[float]) -> float:
-    """The standard deviation over seeds."""
+    """Return the standard deviation over seeds."""
     return statistics.stdev(scores) if len(scores) > 1 else 0.0
 
 
 def shown(results: dict[str, Any]) -> Iterator[str]:
-    """The results as lines."""
+    """Yield the results as lines of text."""
     for row in results["results"]:
         numbers = "  ".join(
             f"{part} {statistics.fmean(row[part]):.3f} ± {spread(row[part]):.3f}" for part in PARTS
@@ -388,9 +388,9 @@ def shown(results: dict[str, Any]) -> Iterator[str]:
 
 
 def main() -> int:
-    """Read the arguments, and run the study; Ctrl-C keeps what is done."""
+    """Read the arguments, and run the study; Ctrl-C keeps finished rows."""
     parser = argparse.ArgumentParser(description="Which flights leave late?")
-    parser.add_argument("--data", type=Path, default=HERE / "data", help="made by make.py")
+    parser.add_argument("--data", type=Path, default=HERE / "data", help="folder made by make.py")
     parser.add_argument("--out", type=Path, default=HERE / "results.json")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--quick", action="store_true", help="one seed, one epoch, no choices")

@@ -1,9 +1,9 @@
-"""Audit the rules of this project on tables of clips: on all of them, and by the official split.
+"""Audit the rules of this project on tables of clips: on all clips, and by the official split.
 
     python examples/jaad/audit.py [TABLES] [--json FILE]
 
-TABLES is a folder with the three tables; without it, the twelve clips beside this file are read.
-The same for one part of the clips, on the command line:
+TABLES is a folder with the three tables; by default, the twelve clips next to this file are read.
+To audit one part of the clips on the command line, run:
 
     fotltn rules examples/jaad --theory examples/jaad/audit.fot --data TABLES --part test
 """
@@ -15,7 +15,7 @@ import sys
 
 
 def stop(*_: object) -> None:
-    """Ctrl-C ends this with a line, also while it loads."""
+    """End with one line on Ctrl-C, even while modules load."""
     sys.stderr.write("stopped\n")
     sys.exit(130)
 
@@ -43,8 +43,8 @@ console = Console(highlight=False)
 def main() -> None:
     """Count, print, and write."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("tables", nargs="?", type=Path, help="a folder with tables")
-    parser.add_argument("--json", type=Path, help="a file for all numbers")
+    parser.add_argument("tables", nargs="?", type=Path, help="folder with the tables")
+    parser.add_argument("--json", type=Path, help="file for all numbers")
     args = parser.parse_args()
     try:
         project = fot.load_project(HERE, data=args.tables, theory=HERE / "audit.fot")
@@ -52,7 +52,7 @@ def main() -> None:
         sys.exit(str(error))
     parts = {part or "all": list(project.rules(part=part)) for part in PARTS}
     degrees = project.rules(semantics=fot.SEMANTICS["godel"])
-    graded = [rule for rule in degrees if rule.name == "N1"]  # others have no degrees
+    graded = [rule for rule in degrees if rule.name == "N1"]  # the other rules have no degrees
     for name, rules in parts.items():
         show(f"{name}, crisp", rules)
     show("all, godel", graded)
@@ -68,7 +68,7 @@ def main() -> None:
 
 
 def show(title: str, rules: list[Any]) -> None:
-    """How often each rule applies, and holds."""
+    """Show how often each rule applies, and holds."""
     table = Table(title=title, box=SIMPLE_HEAD, show_edge=False)
     for column in ("rule", "traces", "support", "confidence", "base", "lift"):
         table.add_column(column, justify="left" if column == "rule" else "right")
@@ -82,7 +82,7 @@ def show(title: str, rules: list[Any]) -> None:
 
 
 def numbers(rules: list[Any]) -> dict[str, Any]:
-    """The numbers of rules, with six digits that count."""
+    """Return the numbers of rules, with six significant digits."""
 
     def short(value: Any) -> Any:
         if isinstance(value, dict):

@@ -1,1 +1,1 @@
-"""Core formulas as real-valued expressions over named axes, and the passes that rewrite them."""
+"""Core formulas as real-valued expressions over named axes, and passes that rewrite them."""

@@ -1,13 +1,13 @@
-"""A mean written as a sum of means that are cheaper together. All terms are positive.
+"""Rewrite a mean as a sum of means that are cheaper together. All terms are positive.
 
     off the facts     mean[y](f(y, c(x, y)))
                           ->  mean[y](f(y, 0)) + mean[y](f(y, c(x, y)) - f(y, 0))
     power by power    mean[x y]((2·a(x)·b(y) + 1)^2)
                           ->  4·mean[x](a(x)^2)·mean[y](b(y)^2) + 4·mean[x](a(x))·mean[y](b(y)) + 1
 
-The first needs a table of facts `c` that is 0 where there is no fact, and an `f` that grows with
-it: then the difference is not negative, and 0 where there is no fact. The second needs scales and
-offsets that are not negative. So nothing cancels, and no digits are lost.
+The first rewrite needs a table of facts `c` that is 0 where there is no fact, and an `f` that grows
+with `c`. Then the difference is never negative, and 0 where there is no fact. The second needs
+non-negative scales and offsets. So nothing cancels, and no digits are lost.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ from fotltn.algebra.passes.fold_constants import affine, fold_constants, product
 from fotltn.algebra.passes.split_sums import split_sums
 from fotltn.tree import Node, fold, transform
 
-#: The most terms that a power is expanded into.
+#: The maximum number of terms that a power is expanded into.
 MAX_TERMS = 200
 
-Monomial = tuple[tuple[int, int], ...]  # numbers of parts, and their exponents
+Monomial = tuple[tuple[int, int], ...]  # pairs of a part's number and its exponent
 Polynomial = dict[Monomial, float]
 
 
 def off_facts(node: Reduce, leaf: TableLeaf) -> tuple[Expr, Reduce]:
-    """A mean as if a table had no facts, and the mean of what its facts add."""
+    """Return the mean as if a table had no facts, and the mean of what its facts add."""
     rest = without(node.x, leaf)
     excess = Pointwise(Op.EXCESS, (node.x, rest))
     return mean(node, rest), Reduce(Reduction.MEAN, node.over, node.time, excess)
 
 
 def without(x: Expr, leaf: TableLeaf) -> Expr:
-    """An expression where a table has no fact, so that its leaf is 0."""
+    """Return an expression for the places without facts, where the leaf of the table is 0."""
 
     def rule(inner: Node) -> Node:
         return Scalar(0.0) if inner == leaf else inner
@@ -64,9 +64,9 @@ def without(x: Expr, leaf: TableLeaf) -> Expr:
 
 
 def mean(node: Reduce, x: Expr) -> Expr:
-    """The mean of another body over the axes of a reduction, none of which is empty.
+    """Return the mean of another body over the non-empty axes of a reduction.
 
-    What factors share no such axis is averaged apart.
+    Factors that share none of these axes are averaged separately.
     """
     factors = x.factors if isinstance(x, Product) else (x,)
     groups: list[tuple[set[object], list[Expr]]] = []
@@ -94,10 +94,10 @@ def _mean(node: Reduce, x: Expr) -> Expr:
 
 
 def grows(x: Expr, leaf: TableLeaf, low: Mapping[Expr, float]) -> bool:
-    """Whether a body grows with a leaf; `low` is the least value of each part."""
+    """Whether a body grows with a leaf; `low` is the smallest value of each part."""
 
     def visit(node: Node, below: list[bool | None]) -> bool | None:
-        """None: does not depend on the leaf."""
+        """Return None if the node does not depend on the leaf."""
         if node == leaf:
             return True
         growing = [b for b in below if b is not None]
@@ -121,7 +121,7 @@ def grows(x: Expr, leaf: TableLeaf, low: Mapping[Expr, float]) -> bool:
 
 
 def by_powers(node: Reduce) -> Expr | None:
-    """A mean of a power of sums of products, written out; None if it is none, or too long."""
+    """Expand a mean of a power of sums of products; None if it has another form or is too long."""
     if not _mixed(node.x):
         return None
     parts: list[Expr] = []
@@ -136,7 +136,7 @@ def by_powers(node: Reduce) -> Expr | None:
 
 
 def _mixed(x: Expr) -> bool:
-    """Whether products inside have factors over different axes."""
+    """Whether a product inside has factors over different axes."""
     stack = [x]
     while stack:
         match closed(stack.pop()):
@@ -157,7 +157,7 @@ def _mixed(x: Expr) -> bool:
 
 
 def _polynomial(root: Expr, parts: list[Expr]) -> Polynomial | None:
-    """Sums of products of powers of parts, which are collected and not looked into."""
+    """Write an expression as a polynomial in its parts, which are collected but not expanded."""
     numbers: dict[Expr, int] = {}
 
     def part(x: Expr, n: int) -> Polynomial:
@@ -196,7 +196,7 @@ def _polynomial(root: Expr, parts: list[Expr]) -> Polynomial | None:
 
 
 def _times(factors: Sequence[Polynomial | None]) -> Polynomial | None:
-    """The product of polynomials; None if one of them is none, or the product too long."""
+    """Multiply polynomials; None if one of them is None or the product is too long."""
     total: Polynomial = {(): 1.0}
     for factor in factors:
         if factor is None or len(total) * len(factor) > 4 * MAX_TERMS:

@@ -1,23 +1,24 @@
-"""Real-valued expressions over named axes: what a formula is under a semantics.
+"""Real-valued expressions over named axes: a formula written out under a semantics.
 
-An expression has entity axes, which quantifiers reduce, and may depend on time. The trace of a
-batch is an axis that every expression has and nothing reduces; it is not written.
+An expression has entity axes, which quantifiers reduce, and may depend on time. Every expression
+also has an axis for the traces of a batch. Nothing reduces that axis, so it is left implicit.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import lru_cache
 from typing import assert_never
 
 from fotltn.logic import core as c
+from fotltn.logic.parts import free_axes as free_axes
+from fotltn.logic.parts import free_axes_of_all as free_axes_of_all
 from fotltn.semantics.config import Semantics
-from fotltn.tree import Node, children, parts, postorder
+from fotltn.tree import Node, parts
 
 
 class Reduction(StrEnum):
-    """What a reduction does with the values."""
+    """How a reduction combines values."""
 
     MEAN = "mean"  # 0 over nothing
     SUM = "sum"  # 0 over nothing
@@ -27,27 +28,27 @@ class Reduction(StrEnum):
 
 
 class Op(StrEnum):
-    """Pointwise operations that are not scales, offsets and products."""
+    """Pointwise operations other than scales, offsets and products."""
 
     MINIMUM = "minimum"  # min(u, v)
     MAXIMUM = "maximum"  # max(u, v)
     POSITIVE = "positive"  # max(0, u + v)
     PLUS = "plus"  # u + v + …
-    EXCESS = "excess"  # u - v, where v is u as if a table had no facts
+    EXCESS = "excess"  # u - v, where v is u computed without a table's facts
     GODEL_NOT = "godel-not"  # 1 if u = 0 else 0
     GODEL_IMPLIES = "godel-implies"  # 1 if u <= v else v
     GOGUEN = "goguen"  # 1 if u <= v else v / u
 
 
 class Expr(Node):
-    """A real-valued expression; `axes` and `timed` say what it depends on."""
+    """A real-valued expression; `axes` and `timed` tell what it depends on."""
 
     __slots__ = ("axes", "timed")
     axes: frozenset[c.Axis]
     timed: bool
 
     def __post_init__(self) -> None:
-        """Compute what the expression depends on, then its hash."""
+        """Compute the axes, the time dependence and the hash."""
         axes, timed = _depends(closed(self))
         object.__setattr__(self, "axes", axes)
         object.__setattr__(self, "timed", timed)
@@ -61,7 +62,7 @@ class Expr(Node):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class TableLeaf(Expr):
-    """The degree of a predicate at terms."""
+    """The degree of a predicate applied to terms."""
 
     predicate: str
     args: tuple[c.Term, ...]
@@ -70,7 +71,7 @@ class TableLeaf(Expr):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Data(Expr):
-    """An equality, a comparison, an end of the trace; or (`crisp`) a guard, which is 1 or 0."""
+    """An equality, a comparison or an end of the trace; or, if `crisp`, a guard that is 1 or 0."""
 
     formula: c.Formula
     temporal: bool
@@ -118,7 +119,7 @@ class Root(Expr):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Pointwise(Expr):
-    """Another operation at every point."""
+    """Any other operation that is applied at every point."""
 
     op: Op
     args: tuple[Expr, ...]
@@ -126,9 +127,9 @@ class Pointwise(Expr):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Reduce(Expr):
-    """A reduction over entity axes and (`time`) the whole trace, where the guard is true.
+    """A reduction over entity axes and, with `time`, the whole trace, where the guard is true.
 
-    A guard that is `still` does not change over time.
+    If `still` is set, the guard does not change over time.
     """
 
     kind: Reduction
@@ -149,7 +150,7 @@ class At(Expr):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class TimeShift(Expr):
-    """The value some steps away, and `outside` beyond the ends of the trace."""
+    """The value some steps away, or `outside` beyond the ends of the trace."""
 
     x: Expr
     steps: int
@@ -169,7 +170,7 @@ class Scan(Expr):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Pairs(Expr):
-    """Until: over all pairs of a point and its witness."""
+    """Until, over all pairs of a time point and its witness."""
 
     left: Expr
     right: Expr
@@ -178,30 +179,30 @@ class Pairs(Expr):
     semantics: Semantics
 
 
-#: Every kind of expression that there is, for matches that must cover all of them.
+#: All expression types, for matches that must cover every one of them.
 AnyExpr = (
     TableLeaf | Data | Scalar | Affine | Product | Power | Root | Pointwise | Reduce | At
     | TimeShift | Scan | Pairs
 )  # fmt: skip
 
-#: Operations on one point at a time.
+#: Operations that look at one point at a time.
 PointwiseExpr = Affine | Power | Root | Product | Pointwise
 
 
 def closed(node: Node) -> AnyExpr:
-    """The same node as one of the kinds that there are, so that a match can be exhaustive."""
+    """Return the node typed as one of the known kinds, so that a match can be exhaustive."""
     assert isinstance(node, AnyExpr)
     return node
 
 
 def argument_axes(leaf: TableLeaf) -> tuple[c.Axis, ...] | None:
-    """The axes of the arguments in order, if each is a variable of its own; else None."""
+    """Return the axes of the arguments in order if they are distinct variables; None otherwise."""
     axes = tuple(a.axis for a in leaf.args if isinstance(a, c.Variable) and a.column is None)
     return axes if len(axes) == len(leaf.args) == len(set(axes)) else None
 
 
 def pointwise_parts(node: Expr) -> tuple[Expr, ...] | None:
-    """What a pointwise operation is applied to; None if the node is something else."""
+    """Return the operands of a pointwise operation; None for any other node."""
     if not isinstance(node, PointwiseExpr):
         return None
     match node:
@@ -214,29 +215,8 @@ def pointwise_parts(node: Expr) -> tuple[Expr, ...] | None:
 
 
 def settings(node: Expr) -> tuple[object, ...]:
-    """The kind of an operation, and what it is told besides its operands and their axes."""
+    """Return the type of an operation and its settings, without its operands and their axes."""
     return (type(node), *(part for part in parts(node) if not isinstance(part, Node | tuple)))
-
-
-@lru_cache(maxsize=1000)
-def free_axes(node: c.Core) -> frozenset[c.Axis]:
-    """The axes that a core formula or term depends on."""
-    return free_axes_of_all(node)[node]
-
-
-def free_axes_of_all(*roots: c.Core | Expr) -> dict[c.Core, frozenset[c.Axis]]:
-    """The same for each part of formulas, also of those inside expressions; children first."""
-    free: dict[c.Core, frozenset[c.Axis]] = {}
-    for node in postorder(*roots):
-        if isinstance(node, Expr):
-            continue
-        axes = frozenset[c.Axis]().union(*(free[child] for child in children(node)))  # type: ignore[index]
-        if isinstance(node, c.Variable):
-            axes = axes | {node.axis}
-        elif isinstance(node, c.Quantifier):
-            axes = axes - set(node.axes)
-        free[node] = axes
-    return free
 
 
 def _depends(node: AnyExpr) -> tuple[frozenset[c.Axis], bool]:

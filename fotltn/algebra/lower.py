@@ -1,4 +1,4 @@
-"""Core formulas to expressions: each operator of a semantics, written out as arithmetic."""
+"""Lower core formulas to expressions: each operator of a semantics, written as arithmetic."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import assert_never
 
 from fotltn.algebra import expr as e
 from fotltn.logic import core as c
+from fotltn.logic.parts import changes
 from fotltn.logic.signature import Signature
 from fotltn.semantics.config import (
     Aggregation,
@@ -18,7 +19,7 @@ from fotltn.semantics.config import (
     TConorm,
     TNorm,
 )
-from fotltn.tree import fold, postorder
+from fotltn.tree import fold
 
 Reducer = Callable[[e.Reduction, e.Expr], e.Expr]
 
@@ -37,9 +38,9 @@ _DUAL = {
 def lower(
     formula: c.Formula, signature: Signature, semantics: Semantics, *, at: int | None = None
 ) -> e.Expr:
-    """The expression of a formula at one time point, or (`at=None`) at all.
+    """Return the expression of a formula at one time point, or at all of them for `at=None`.
 
-    Logarithms of degrees are no sums of products: in log space a formula stays whole.
+    In log space a formula is not split up, because logarithms of degrees are not sums of products.
     """
     if semantics.log_space:
         return by_equations(formula, at)
@@ -55,13 +56,13 @@ def lower(
 
 
 def by_equations(formula: c.Formula, at: int | None) -> e.Expr:
-    """A formula that stays whole, and is evaluated by the equations of its semantics."""
+    """Wrap a formula that is not split up, but evaluated by the equations of its semantics."""
     data = e.Data(formula, temporal=True)
     return data if at is None else e.At(data, at)
 
 
 def complement(x: e.Expr) -> e.Expr:
-    """`1 - x`."""
+    """Return `1 - x`."""
     return e.Affine(x, -1.0, 1.0)
 
 
@@ -111,21 +112,16 @@ class _Lowering:
                 assert_never(node)
 
     def changes(self, *roots: c.Core) -> bool:
-        """Whether formulas or terms depend on time."""
-        return any(
-            isinstance(n, c.Edge | c.Shift | c.Aggregate | c.Until)
-            or (isinstance(n, c.Atom) and not self.signature.predicates[n.predicate].static)
-            or (isinstance(n, c.Apply) and not self.signature.functions[n.function].static)
-            for n in postorder(*roots)
-        )
+        """Whether any of the formulas or terms depends on time."""
+        return changes(self.signature, *roots)
 
     def low(self, x: e.Expr) -> e.Expr:
-        """π₀, away from 0."""
+        """Apply π₀, which keeps degrees away from 0."""
         epsilon = self.s.epsilon
         return x if epsilon == 0 else e.Affine(x, 1 - epsilon, epsilon)
 
     def high(self, x: e.Expr) -> e.Expr:
-        """π₁, away from 1."""
+        """Apply π₁, which keeps degrees away from 1."""
         epsilon = self.s.epsilon
         return x if epsilon == 0 else e.Affine(x, 1 - epsilon, 0.0)
 
@@ -170,7 +166,7 @@ class _Lowering:
                 return e.Pointwise(e.Op.GOGUEN, (self.low(x), y))
 
     def aggregate(self, how: Aggregation, universal: bool, x: e.Expr, reduce: Reducer) -> e.Expr:
-        """⊗ or ⊕ by `reduce(kind, x)`, which is a quantifier's or a temporal operator's."""
+        """Build ⊗ or ⊕ with `reduce(kind, x)`, a quantifier's or temporal operator's reduction."""
         match how:
             case PMean(p) if p == float("inf"):
                 return reduce(e.Reduction.MINIMUM if universal else e.Reduction.MAXIMUM, x)

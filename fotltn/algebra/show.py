@@ -1,4 +1,4 @@
-"""Expressions as text."""
+"""Print expressions as text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fotltn.tree import children, fold
 
 
 def show(root: e.Expr) -> str:
-    """One line, for messages and fixtures.
+    """Print an expression on one line, for messages and test fixtures.
 
     >>> show(e.Affine(e.Scalar(2.0), -1.0, 1.0))
     '1 - 2'
@@ -20,7 +20,7 @@ def show(root: e.Expr) -> str:
 
 
 def brief(root: e.Expr, names: Mapping[e.Expr, str], depth: int = 6) -> str:
-    """One line, in which parts below a depth are named, not written out."""
+    """Print an expression on one line; parts below the depth appear by name only."""
     if depth == 0 and children(root):
         return names.get(root, "…")
     below = [
@@ -31,12 +31,12 @@ def brief(root: e.Expr, names: Mapping[e.Expr, str], depth: int = 6) -> str:
 
 
 def scope(node: e.Expr) -> str:
-    """The axes of an expression, time last."""
+    """Return the axes of an expression, with time last."""
     return " ".join([*sorted(a.name for a in node.axes), *(["t"] if node.timed else [])])
 
 
 def core_text(node: c.AnyTerm | c.AnyFormula, below: list[str]) -> str:
-    """A core formula or term in one line."""
+    """Print a core formula or term on one line."""
     match node:
         case c.Variable(axis, _, column):
             return axis.name if column is None else axis.name.split(",")[column]
@@ -78,7 +78,7 @@ def core_text(node: c.AnyTerm | c.AnyFormula, below: list[str]) -> str:
 
 
 def window_text(window: c.Window) -> str:
-    """`[a,b]`, or nothing if it is the rest of the trace."""
+    """Return `[a,b]`, or nothing if the window is the rest of the trace."""
     if window == c.Window():
         return ""
     return f"[{window.low},{'' if window.high is None else window.high}]"

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from fotltn.analysis.view import View
 from fotltn.decisions import two_valued
 from fotltn.errors import BuildError
 from fotltn.evaluation import Time, evaluate_all, present, time_point
 from fotltn.format import degree
 from fotltn.logic import core as c
-from fotltn.logic.check import check_formula
-from fotltn.semantics.config import Semantics
-from fotltn.semantics.tables import Names, Tables, Value
+from fotltn.logic.check import CheckedFormula, check_formula
+from fotltn.logic.parts import predicates_in
+from fotltn.semantics.tables import Names, Value
 from fotltn.syntax.formula import Formula
-from fotltn.syntax.notebook import bar, strip, table, text
+from fotltn.syntax.notebook import bar, code, strip, table, text
 from fotltn.syntax.parse import parse_formula
+from fotltn.syntax.show import show
 
 #: The most rows that a notebook shows.
 _SHOWN = 50
@@ -76,7 +78,7 @@ class Answer:
             rows.append([*([row.trace] if several else []), *row.names, *degrees])
         total = math.prod(self.tensor.shape[:-1])
         rest = f"{total - len(rows):,} more rows" if len(rows) == _SHOWN < total else ""
-        shown = parse_formula(self.text)._repr_latex_()
+        shown = code(show(parse_formula(self.text), "unicode"))
         return table(heads, rows, left=["trace", *variables, "over time"], caption=shown) + text(
             rest
         )
@@ -127,23 +129,13 @@ class BoundValues(NamedTuple):
     intervals: list[tuple[float, float]] | None = None
 
 
-def ask(
-    formula: str | Formula,
-    tables: Tables,
-    semantics: Semantics,
-    *,
-    at: Time = 0,
-    threshold: float | None = None,
-) -> Answer:
+def ask(view: View, formula: str | Formula, *, at: Time = 0) -> Answer:
     """The value of a formula, for each binding of its free variables.
 
     Args:
+        view: the tables, and what gives the formula its value.
         formula: the formula or its text.
-        tables: the tables.
-        semantics: what gives it its value.
         at: a time point, or "all".
-        threshold: for the crisp semantics, the degree from which on a fact is true; without, what
-            the tables' decisions say.
 
     Raises:
         CheckError: the formula does not fit the signature of the tables.
@@ -152,18 +144,33 @@ def ask(
     parsed = parse_formula(formula) if isinstance(formula, str) else formula
     if not isinstance(parsed, Formula):
         raise BuildError(f"expected a formula or its text, not {parsed!r}")
-    checked = check_formula(parsed, tables.signature)
+    text = str(parsed)
+    return answers(view, {text: check_formula(parsed, view.tables.signature)}, at=at)[text]
+
+
+@torch.no_grad()
+def answers(
+    view: View, formulas: Mapping[str, CheckedFormula], *, at: Time = 0
+) -> dict[str, Answer]:
+    """The values of checked formulas by name, evaluated together.
+
+    Raises:
+        DataError: the time point does not exist, or a table is missing.
+        LimitError: with the name of a formula that does not fit the budget.
+    """
+    tables = view.tables
     point = None if isinstance(at, str) and at == "all" else time_point(at, tables)
-    if semantics.boolean:
-        tables = two_valued(tables, threshold)
-    with torch.no_grad():
-        ((axes, tensor),) = evaluate_all(
-            {"formula": checked.formula}, tables, semantics, at=point
-        ).values()
-    value = Value(axes, tensor.detach().expand(*tensor.shape[:-1], tables.horizon))
-    shown = present(value, checked.free, tables, at=at, batched=True)
-    if point is not None:
-        shown = shown.unsqueeze(-1)
     times = tuple(range(tables.horizon)) if point is None else (point,)
     lengths = tuple(tables.lengths.tolist())
-    return Answer(str(parsed), checked.free, shown, times, lengths, tables.names)
+    cores = {name: one.formula for name, one in formulas.items()}
+    if view.semantics.boolean:
+        tables = two_valued(tables, view.threshold, predicates_in(*cores.values()))
+    values = evaluate_all(cores, tables, view.semantics, at=point, budget=view.budget)
+    every = {}
+    for name, (axes, tensor) in values.items():
+        value = Value(axes, tensor.detach().expand(*tensor.shape[:-1], tables.horizon))
+        free = formulas[name].free
+        shown = present(value, free, tables, at=at, batched=True)
+        shown = shown if point is None else shown.unsqueeze(-1)
+        every[name] = Answer(name, free, shown, times, lengths, tables.names)
+    return every

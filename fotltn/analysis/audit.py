@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
-from dataclasses import fields, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fotltn.analysis.audit_data import Audit, AxiomAudit, CrispAudit, InFourWorlds, KnowledgeBase
-from fotltn.analysis.audit_warnings import findings
+from fotltn.analysis.audit_warnings import Dilutions, all_dilutions, dilutions, findings
 from fotltn.analysis.cell_rows import cell_rows
-from fotltn.analysis.cells import Cells, cells_of
-from fotltn.analysis.counts import count, measures
-from fotltn.analysis.evaluate_cells import degrees_of, used_predicates
-from fotltn.analysis.influence import influences
+from fotltn.analysis.cells import Cells
+from fotltn.analysis.counts import Counts, all_counts, measures
+from fotltn.analysis.influence import InfluencePart, influence_part, influences_of
 from fotltn.analysis.metrics import kb_sat, satisfaction
-from fotltn.analysis.prefix import prefix, rebuild
 from fotltn.analysis.record import look_up
-from fotltn.analysis.truncation import End
-from fotltn.decisions import rounded, rule_of
-from fotltn.evaluation import axiom_values
+from fotltn.analysis.slopes import learnable, over_all_traces, trace_slopes
+from fotltn.analysis.view import View
+from fotltn.decisions import DecisionRule, rounded
+from fotltn.evaluation import over_traces, trace_values
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedTheory
-from fotltn.semantics.config import PMean, Semantics, check_share
+from fotltn.logic.parts import predicates_in
+from fotltn.logic.prefix import prefix, rebuild
+from fotltn.semantics.by_trace import shared
+from fotltn.semantics.config import PMean, Semantics
 from fotltn.semantics.sparse import SparseTable
 from fotltn.semantics.tables import Tables
 from fotltn.tree import transform
@@ -33,109 +35,154 @@ from fotltn.tree import transform
 _MARK = " (antecedent)"  # no predicate's name has a blank
 
 
-def audit(
-    theory: CheckedTheory,
-    tables: Tables,
-    semantics: Semantics,
-    *,
-    learned: Collection[str],
-    labels: Tables | None = None,
-    unknown: Collection[str] = (),
-    threshold: float | None = None,
-    end: End = "undecided",
-) -> Audit:
+@dataclass(frozen=True, slots=True, eq=False)
+class AuditPart:
+    """What some traces say of a theory; `audited` puts it together with others.
+
+    Args:
+        values: by world and axiom, the degree on each trace.
+        counts: by axiom, cells counted on the model.
+        labelled: by axiom, cells counted on the labels, if these say something of it.
+        antecedents: by axiom, the sum of the antecedent's degrees, and of how many cells.
+        gradients: by axiom, the slopes that go to the antecedent and to the consequent, of each
+            trace.
+        influence: how far axioms move what is learned.
+        means: by axiom, its operators that are means, where they are true.
+        rule: how degrees are decided.
+    """
+
+    values: Mapping[str, Mapping[str, Tensor]]
+    counts: Mapping[str, Counts]
+    labelled: Mapping[str, Counts]
+    antecedents: Mapping[str, tuple[float, int]]
+    gradients: Mapping[str, tuple[Tensor, Tensor]]
+    influence: InfluencePart
+    means: Mapping[str, Dilutions]
+    rule: DecisionRule
+
+
+def audit(view: View, labels: Tables | None = None, unknown: Collection[str] = ()) -> Audit:
     """Say for each axiom how far it holds, and how far that is evidence of anything.
 
     Args:
-        theory: the axioms.
-        tables: the tables to audit: given ones, and the degrees of learned predicates.
-        semantics: what gives axioms their values. Several traces are aggregated as ∀ aggregates.
-        learned: the predicates that are learned.
+        view: the axioms, and the tables to audit: given ones, and the degrees of learned
+            predicates. Several traces are aggregated as ∀ aggregates.
         labels: the same tables as the data state them.
         unknown: predicates of which the labels state nothing; of axioms about them, they say
             nothing either.
-        threshold: the degree from which on a fact is true in two-valued logic; without, what the
-            tables' decisions say.
-        end: whether cells that fail only since their trace ends are undecided, or violations.
 
     Raises:
         DataError: a learned predicate is not declared, or a table is missing.
     """
-    check_share(threshold)
+    return audited(view, [audit_part(view, labels, unknown)])
+
+
+def audit_part(
+    view: View, labels: Tables | None = None, unknown: Collection[str] = ()
+) -> AuditPart:
+    """What some traces say; arguments and errors are those of `audit`."""
+    theory, tables, learned = view.theory, view.tables, view.learned
     for name in learned:
         problem = f"the learned predicate '{name}' is not declared"
         look_up(theory.signature.predicates, name, problem)
     formulas = {a.name: a.formula for a in theory.axioms}
     worlds = {
         "value": (formulas, tables),
-        "all_false": (formulas, _constant(theory, tables, learned, 0.0)),
-        "all_half": (formulas, _constant(theory, tables, learned, 0.5)),
+        "all_false": (formulas, _constant(view, 0.0)),
+        "all_half": (formulas, _constant(view, 0.5)),
     }
     known: dict[str, c.Formula] = {}
     if labels is not None:
-        known = {n: f for n, f in formulas.items() if not used_predicates(f) & set(unknown)}
+        known = {n: f for n, f in formulas.items() if not predicates_in(f) & set(unknown)}
         worlds["labels"] = (known, labels)
     values = {
-        name: degrees_of(some, world, semantics, threshold)
-        for name, (some, world) in worlds.items()
+        world: {n: v.cpu() for n, v in replace(view, tables=on).trace_degrees(some).items()}
+        for world, (some, on) in worlds.items()
     }
-    shares = _gradients(theory, tables, semantics, learned)
-    influence = {one.axiom: one for one in influences(theory, tables, semantics, learned)}
-    evidence = rounded(tables if labels is None else labels, threshold)
+    stated = tables if labels is None else labels
+    evidence = rounded(stated, view.threshold)
+    cells = {axiom.name: view.cells(axiom) for axiom in theory.axioms}
+    return AuditPart(
+        values,
+        {name: one.counts() for name, one in cells.items()},
+        {name: cells[name].viewed(tables=stated).counts() for name in known},
+        {name: _antecedents(one) for name, one in cells.items() if one.prefix.rule is not None},
+        _gradients(view),
+        influence_part(view),
+        {name: dilutions(one.viewed(tables=evidence)) for name, one in cells.items()},
+        view.rule,
+    )
+
+
+def audited(view: View, parts: Sequence[AuditPart]) -> Audit:
+    """The audit of all traces, from what some of them say, in order.
+
+    Args:
+        view: the axioms, and how they are read; its tables are not looked at.
+        parts: what traces say.
+    """
+    theory, semantics, first = view.theory, view.semantics, parts[0]
+    by_trace = {
+        world: {name: torch.cat([p.values[world][name] for p in parts]) for name in axioms}
+        for world, axioms in first.values.items()
+    }
+    values = {
+        world: {name: float(over_traces(value, semantics)) for name, value in axioms.items()}
+        for world, axioms in by_trace.items()
+    }
+    moved = influences_of(theory, [part.influence for part in parts], semantics)
+    influence = {one.axiom: one for one in moved}
     axioms = []
     for axiom in theory.axioms:
-        name, cells = axiom.name, cells_of(axiom, tables, semantics, threshold, end=end)
-        on_labels = None
-        if labels is not None and name in known:
-            on_labels = _counted(replace(cells, tables=labels))
-        gradient = shares.get(name, (None, None))
+        name, implies = axiom.name, prefix(axiom.formula).rule is not None
+        labelled = name in first.labelled
+        to_antecedent, to_consequent = _gradient_shares(
+            [part.gradients[name] for part in parts if name in part.gradients],
+            by_trace["value"][name], semantics,
+        )  # fmt: skip
         row = AxiomAudit(
             value=values["value"][name],
-            labels=values["labels"][name] if on_labels is not None else None,
+            labels=values["labels"][name] if labelled else None,
             all_false=values["all_false"][name],
             all_half=values["all_half"][name],
             name=name,
-            text=cells.text,
+            text=str(axiom.source),
             weight=axiom.weight,
             hard=axiom.hard,
-            implication=cells.prefix.rule is not None,
-            antecedent=_mean_antecedent(cells),
-            on_model=_counted(cells),
-            on_labels=on_labels,
-            gradient_antecedent=gradient[0],
-            gradient_consequent=gradient[1],
+            implication=implies,
+            antecedent=_mean_antecedent([p.antecedents[name] for p in parts]) if implies else None,
+            on_model=_counted([part.counts[name] for part in parts], implies),
+            on_labels=_counted([p.labelled[name] for p in parts], implies) if labelled else None,
+            gradient_antecedent=to_antecedent,
+            gradient_consequent=to_consequent,
             influence=influence.get(name),
         )
-        axioms.append((row, replace(cells, tables=evidence)))
+        touched = bool(predicates_in(axiom.formula) & set(view.learned))
+        axioms.append((row, all_dilutions([part.means[name] for part in parts]), touched))
     together = _together(theory, values, semantics)
-    warnings = findings(axioms, together, learned)
-    rule = rule_of(tables, threshold)
-    return Audit(tuple(row for row, _ in axioms), together, warnings, rule)
+    warnings = findings(axioms, together)
+    return Audit(tuple(row for row, _, _ in axioms), together, warnings, first.rule)
 
 
-def _counted(cells: Cells) -> CrispAudit:
+def _counted(parts: Sequence[Counts], implication: bool) -> CrispAudit:
     """An axiom in two-valued logic, counted over its cells."""
-    counts, _ = count(cells)
-    total, absent, support, held, undecided, *base = (
-        getattr(counts, field.name).sum() for field in fields(counts)
-    )
-    every = CrispAudit(int(total), int(support - held), int(undecided), int(absent))
-    if cells.prefix.rule is None:
+    counts = all_counts(parts)
+    every = CrispAudit(*counts.tally.numbers)
+    if not implication:
         return every
-    ratios = [None if np.isnan(u) else float(u) for u in measures(support, held, *base)]
+    sums = [u.sum() for u in (counts.support, counts.held, counts.base_cells, counts.base_true)]
+    ratios = [None if np.isnan(u) else float(u) for u in measures(*sums)]
     return replace(
-        every, support=int(support), confidence=ratios[0], base_rate=ratios[1], lift=ratios[2]
+        every, support=int(sums[0]), confidence=ratios[0], base_rate=ratios[1], lift=ratios[2]
     )
 
 
-def _constant(
-    theory: CheckedTheory, tables: Tables, learned: Collection[str], degree: float
-) -> Tables:
-    """The same with one degree for all that is learned, as a table without facts."""
-    device = tables.lengths.device
+def _constant(view: View, degree: float) -> Tables:
+    """The tables with one degree for all that is learned, as a table without facts."""
+    tables, device = view.tables, view.tables.lengths.device
     predicates: dict[str, Tensor | SparseTable] = dict(tables.predicates)
-    for name in learned:
-        sorts = theory.signature.predicates[name].sorts
+    for name in view.learned:
+        sorts = view.theory.signature.predicates[name].sorts
         shape = (1, *(tables.sizes[s] for s in sorts), 1)
         index = torch.zeros(len(shape), 0, dtype=torch.int64, device=device)
         value = torch.zeros(0, dtype=tables.dtype, device=device)
@@ -162,32 +209,47 @@ def _together(
     ))  # fmt: skip
 
 
-def _mean_antecedent(cells: Cells) -> float | None:
+def _mean_antecedent(parts: Sequence[tuple[float, int]]) -> float:
     """The mean degree of the antecedent over the cells that count."""
-    if cells.prefix.rule is None:
-        return None
+    total, number = (sum(column) for column in zip(*parts, strict=True))
+    return total / number if number else 0.0
+
+
+def _antecedents(cells: Cells) -> tuple[float, int]:
+    """The sum of the antecedent's degrees over the cells that count, and how many these are."""
+    assert cells.prefix.rule is not None
+    antecedent = cells.prefix.rule[0]
+    blocks = shared(
+        "antecedents", cells.tables, lambda t: _antecedent_sum(cells.viewed(tables=t), antecedent)
+    )
+    if blocks is None:
+        return _antecedent_sum(cells, antecedent)
+    return sum(total for total, _ in blocks), sum(number for _, number in blocks)
+
+
+def _antecedent_sum(cells: Cells, antecedent: c.Formula) -> tuple[float, int]:
+    """The sum of its degrees over the cells that count, and how many these are."""
     total, number = 0.0, 0
     if cells.semantics.boolean and (rows := cell_rows(cells)) is not None:
-        number = int(rows.count(rows.counted).sum())
-        return int(rows.count(rows.where(cells.prefix.rule[0])).sum()) / number if number else 0.0
-    for block in cells.blocks({"antecedent": cells.prefix.rule[0]}):
+        true = rows.count(rows.where(antecedent)).sum()
+        return int(true), int(rows.count(rows.counted).sum())
+    for block in cells.blocks({"antecedent": antecedent}):
         degree = torch.where(block.counts, block.values["antecedent"], 0)
         total += float(degree.expand(block.shape).sum(dtype=torch.float64))
         number += int(block.counts.expand(block.shape).sum())
-    return total / number if number else 0.0
+    return total, number
 
 
 # --- where the gradient goes -----------------------------------------------------------------
 
 
-def _gradients(
-    theory: CheckedTheory, tables: Tables, semantics: Semantics, learned: Collection[str]
-) -> dict[str, tuple[float, float]]:
-    """For each implication the shares of its gradient that go to antecedent and consequent.
+def _gradients(view: View) -> dict[str, tuple[Tensor, Tensor]]:
+    """For each implication the slopes that go to antecedent and consequent, of each trace.
 
     Predicates of the antecedent get names of their own, with the same tables.
     """
-    if semantics.boolean or not learned:
+    tables, learned = view.tables, view.learned
+    if view.semantics.boolean or not learned:
         return {}
 
     def marked(node: c.Core) -> c.Core:
@@ -196,33 +258,40 @@ def _gradients(
         return node
 
     formulas = {}
-    for axiom in theory.axioms:
+    for axiom in view.theory.axioms:
         start = prefix(axiom.formula)
         if start.rule is not None:
             antecedent, consequent = start.rule
             body = c.Implies(transform(antecedent, marked), consequent)
             formulas[axiom.name] = rebuild(start.layers, body)
-    predicates: dict[str, Tensor | SparseTable] = dict(tables.predicates)
-    inputs: dict[str, Tensor] = {}
-    for name in (*learned, *(name + _MARK for name in learned)):
-        table = tables.table(name.removesuffix(_MARK))
-        degrees = table.value if isinstance(table, SparseTable) else table
-        degrees = degrees.detach().to(tables.dtype, copy=True).requires_grad_()
-        facts = replace(table, value=degrees) if isinstance(table, SparseTable) else degrees
-        inputs[name], predicates[name] = degrees, facts
+    inputs = {
+        name: learnable(tables.table(name.removesuffix(_MARK)), tables.batch, tables.dtype)
+        for name in (*learned, *(name + _MARK for name in learned))
+    }
+    degrees = {name: table for name, (_, table) in inputs.items()}
+    world = replace(tables, predicates={**tables.predicates, **degrees})
     with torch.enable_grad():
-        values = axiom_values(formulas, replace(tables, predicates=predicates), semantics)
-        shares = {name: _shares(value, inputs) for name, value in values.items()}
-    return {name: share for name, share in shares.items() if share is not None}
+        values = trace_values(formulas, world, view.semantics, view.budget)
+        slopes = {name: trace_slopes(value, inputs) for name, value in values.items()}
+    nothing = torch.zeros(tables.batch, dtype=torch.float64)
+
+    def summed(by_input: Mapping[str, Tensor], *, antecedent: bool) -> Tensor:
+        some = [t.cpu() for name, t in by_input.items() if name.endswith(_MARK) == antecedent]
+        return sum(some, nothing)
+
+    return {
+        name: (summed(by_input, antecedent=True), summed(by_input, antecedent=False))
+        for name, by_input in slopes.items()
+        if by_input
+    }
 
 
-def _shares(value: Tensor, inputs: Mapping[str, Tensor]) -> tuple[float, float] | None:
-    if not value.requires_grad:
-        return None
-    slopes = torch.autograd.grad(value, list(inputs.values()), allow_unused=True, retain_graph=True)
-    sums = {True: 0.0, False: 0.0}
-    for name, slope in zip(inputs, slopes, strict=True):
-        if slope is not None:
-            sums[name.endswith(_MARK)] += float(slope.abs().sum(dtype=torch.float64))
-    total = sums[True] + sums[False]
-    return (sums[True] / total, sums[False] / total) if total > 0 else None
+def _gradient_shares(
+    parts: Sequence[tuple[Tensor, Tensor]], values: Tensor, semantics: Semantics
+) -> tuple[float, float] | tuple[None, None]:
+    """The shares of an axiom's gradient that go to antecedent and consequent."""
+    if not parts:
+        return None, None
+    sums = [over_all_traces(torch.cat(one), values, semantics) for one in zip(*parts, strict=True)]
+    total = sum(sums)
+    return (sums[0] / total, sums[1] / total) if total > 0 else (None, None)

@@ -8,6 +8,7 @@ from typing import Any
 
 from fotltn.analysis.influence import AxiomInfluence
 from fotltn.analysis.record import Record, look_up
+from fotltn.analysis.tally import CellTally
 from fotltn.decisions import DecisionRule
 from fotltn.errors import renamed
 from fotltn.format import degree
@@ -37,53 +38,31 @@ class Finding(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class CrispAudit(Record):
+class CrispAudit(CellTally):
     """An axiom in two-valued logic, counted over its cells: traces, bindings and times.
 
     Args:
-        cells: how many there are.
-        violations: cells where the body of the axiom is false.
-        undecided: cells where it is false, too, but only since the trace ends; they are neither
-            violations nor support. If ends are chosen to be final, there are none.
-        absent: cells that do not count, since an entity is not present when it is used.
         support: cells where the antecedent is true; None if the axiom is no implication.
         confidence: the share of these cells where the consequent is true, too; None without any.
         base_rate: the share of true consequents, over what the consequent depends on.
         lift: how much likelier the consequent is where the antecedent is true.
     """
 
-    cells: int
-    violations: int
-    undecided: int
-    absent: int = 0
     support: int | None = None
     confidence: float | None = None
     base_rate: float | None = None
     lift: float | None = None
 
     KEYS = (
-        "cells", "holds", "violations", "violation_rate", "undecided", "absent", "support",
-        "active_share", "confidence", "base_rate", "lift", "truncated=undecided",
+        "cells=count", "decided", "holds", "violations=violated", "violation_rate=rate",
+        "undecided", "absent", "support", "active_share", "confidence", "base_rate", "lift",
+        "truncated=undecided",
     )  # fmt: skip
 
     def __getattr__(self, name: str) -> Any:
-        """What `undecided` was called in version 0.1.0."""
-        return renamed(self, name, {"truncated": "undecided"})
-
-    @property
-    def decided(self) -> int:
-        """How many cells the end of the trace leaves true or false."""
-        return self.cells - self.undecided
-
-    @property
-    def holds(self) -> bool:
-        """Whether the axiom is true."""
-        return self.violations == 0
-
-    @property
-    def violation_rate(self) -> float:
-        """The share of decided cells that are violations."""
-        return self.violations / self.decided if self.decided else 0.0
+        """What numbers were called in version 0.1.0."""
+        now = {"violations": "violated", "violation_rate": "rate", "cells": "count"}
+        return renamed(self, name, {**now, "truncated": "undecided"})
 
     @property
     def active_share(self) -> float | None:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
-from fotltn.algebra.expr import free_axes
 from fotltn.analysis.audit_data import ROUNDING, AxiomAudit, Finding, FindingKind, KnowledgeBase
 from fotltn.analysis.cells import Cells
 from fotltn.analysis.error_shares import ErrorMeasure, Errors, erring
-from fotltn.analysis.evaluate_cells import used_predicates
 from fotltn.analysis.influence import WEAKNESS
-from fotltn.analysis.prefix import Prefix
 from fotltn.format import degree, share
 from fotltn.logic import core as c
+from fotltn.logic.parts import free_axes
+from fotltn.logic.prefix import Prefix
 from fotltn.semantics.config import PMean
 from fotltn.tree import postorder
 
@@ -26,23 +25,43 @@ MOSTLY = 0.9  # a share of the gradient above this is reported
 Warned = Iterator[tuple[FindingKind, str]]
 
 
+class Dilution(NamedTuple):
+    """An existential operator that is a mean, where it is true.
+
+    Args:
+        words: how it is called.
+        many: how many points its mean has at most.
+        p: its exponent.
+        points: at how many it is true.
+        total: the sum of its values there.
+    """
+
+    words: str
+    many: int
+    p: float
+    points: int
+    total: float
+
+
+#: Of an axiom, by the place of the operator in it.
+Dilutions = Mapping[int, Dilution]
+
+
 def findings(
-    axioms: Sequence[tuple[AxiomAudit, Cells]], together: KnowledgeBase, learned: Collection[str]
+    axioms: Sequence[tuple[AxiomAudit, Dilutions, bool]], together: KnowledgeBase
 ) -> tuple[Finding, ...]:
     """All warnings: about the axioms together, then axiom by axiom.
 
     Args:
-        axioms: what was measured of each, and its cells on what it is judged by: the labels, or
-            the model if there are none, with all degrees rounded to 0 and 1.
+        axioms: what was measured of each; its operators that are means, on what it is judged by;
+            and whether it speaks of what is learned.
         together: what was measured of all.
-        learned: the predicates that are learned.
     """
     warnings = []
     if axioms and not together.telling:
         warnings.append(Finding(None, FindingKind.VACUOUS, together.meaning))
-    for axiom, cells in axioms:
-        touched = bool(used_predicates(cells.formula) & set(learned))
-        for part in (_vacuous(axiom, touched), _diluted(axiom, cells), _other(axiom)):
+    for axiom, means, touched in axioms:
+        for part in (_vacuous(axiom, touched), _diluted(axiom, means), _other(axiom)):
             warnings += [Finding(axiom.name, kind, message) for kind, message in part]
     return tuple(warnings)
 
@@ -73,18 +92,18 @@ def _other(axiom: AxiomAudit) -> Warned:
         yield (
             FindingKind.UNDECIDED,
             (
-                f"{name}: {evidence.undecided:,} of {evidence.cells:,} bindings and times on "
+                f"{name}: {evidence.undecided:,} of {evidence.count:,} bindings and times on "
                 f"{axiom.where} {'is' if evidence.undecided == 1 else 'are'} undecided, since the "
                 "trace ends: a later witness could still come"
             ),
         )
-    if labels is not None and labels.violations:
+    if labels is not None and labels.violated:
         yield (
             FindingKind.CONTRADICTED,
             (
-                f"{name} is contradicted by the labels: {_violations(labels.violations)} at "
-                f"{labels.cells if labels.support is None else labels.support:,} bindings and times"
-                f"{'' if labels.support is None else ' where its antecedent is true'}"
+                f"{name} is contradicted by the labels: {_violations(labels.violated)} at "
+                f"{labels.decided if labels.support is None else labels.support:,} bindings and "
+                f"times{'' if labels.support is None else ' where its antecedent is true'}"
             ),
         )
     if axiom.influence is not None and axiom.influence.weak:
@@ -107,19 +126,41 @@ def _violations(count: int) -> str:
 # --- dilution --------------------------------------------------------------------------------
 
 
-def _diluted(axiom: AxiomAudit, cells: Cells) -> Warned:
+def dilutions(cells: Cells) -> Dilutions:
+    """∃, F and U by means, where they are true.
+
+    Args:
+        cells: of the axiom, on what it is judged by: the labels, or the model if there are none,
+            with all degrees rounded to 0 and 1.
+    """
+    means = {}
+    for place, node in enumerate(postorder(cells.formula)):
+        if isinstance(node, c.Formula) and (mean := _mean(node, cells)) is not None:
+            means[place] = Dilution(*mean, *_sum(node, cells))
+    return means
+
+
+def all_dilutions(parts: Sequence[Dilutions]) -> Dilutions:
+    """The same of all traces, from those of some."""
+    together: dict[int, Dilution] = {}
+    for place, one in (item for part in parts for item in part.items()):
+        other = together.get(place, one._replace(points=0, total=0.0))
+        together[place] = Dilution(
+            one.words, max(one.many, other.many), one.p, one.points + other.points,
+            one.total + other.total,
+        )  # fmt: skip
+    return dict(sorted(together.items()))
+
+
+def _diluted(axiom: AxiomAudit, means: Dilutions) -> Warned:
     """∃, F and U by means, whose value is low where they are true."""
-    for node in postorder(cells.formula):
-        if not isinstance(node, c.Formula) or (mean := _mean(node, cells)) is None:
-            continue
-        words, many, p = mean
-        true, average = _average(node, cells)
-        if true and average < DILUTED:
+    for words, many, p, true, total in means.values():
+        if true and total / true < DILUTED:
             yield (
                 FindingKind.DILUTED,
                 (
                     f"{axiom.name}: '{words}' is a mean. Where it is true on {axiom.where}, its "
-                    f"value is {degree(average)} on average; one witness among {many:,} gives "
+                    f"value is {degree(total / true)} on average; one witness among {many:,} gives "
                     f"{many:,}^(-1/{p:g}) = {degree(many ** (-1 / p))}"
                 ),
             )
@@ -151,8 +192,8 @@ def _mean(node: c.Formula, cells: Cells) -> tuple[str, int, float] | None:
     return words, many, how.p
 
 
-def _average(node: c.Formula, cells: Cells) -> tuple[int, float]:
-    """At how many points a formula is true, and its mean value there."""
+def _sum(node: c.Formula, cells: Cells) -> tuple[int, float]:
+    """At how many points a formula is true, and the sum of its values there."""
     free = tuple(sorted(free_axes(node), key=lambda a: a.name))
     always = c.Aggregate(True, node, c.Window(), past=False)
     apart = replace(cells, prefix=Prefix((always,), node), free=free)
@@ -161,4 +202,4 @@ def _average(node: c.Formula, cells: Cells) -> tuple[int, float]:
         true = block.values["truth"] & (block.weight > 0)  # inside the trace
         count += int(true.sum())
         total += float((block.values["degree"] * true).sum())
-    return count, total / count if count else 0.0
+    return count, total

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from fotltn.analysis.cell_weights import weights
 from fotltn.analysis.cells import Cell, Cells
-from fotltn.analysis.prefix import Prefix, weights
 from fotltn.analysis.presence import present_where_used
 from fotltn.logic import core as c
+from fotltn.logic.parts import conjuncts
+from fotltn.logic.prefix import Prefix
 from fotltn.semantics.crisp_rows import truth
 from fotltn.semantics.tables import Value
 from fotltn.semantics.truth_rows import TruthRows, Truths
@@ -99,7 +101,7 @@ def cell_rows(
     }
     if len(times) > 1 and any(i < times[-1] for i in guards):
         return None
-    truths = Truths(cells.boolean, cells.budget)
+    truths = Truths(cells.boolean, cells.view.budget)
     plain = Prefix(tuple(n for n in layers.layers if isinstance(n, c.Aggregate)), layers.body)
     ((_, often),) = weights(plain, cells.boolean, count=True)
     there = truths.dense(Value((), often > 0))
@@ -112,19 +114,6 @@ def cell_rows(
     for mask in present_where_used(axes, layers.body, cells.tables):
         counted = truths.both(counted, truths.dense(mask))
     return CellRows(truths, axes, there, counted)
-
-
-def conjuncts(formula: c.Formula | None) -> list[c.Formula]:
-    """What must all be true for a formula to be true, in the order in which it is written."""
-    parts: list[c.Formula] = []
-    waiting = [] if formula is None else [formula]
-    while waiting:
-        part = waiting.pop()
-        if isinstance(part, c.And):
-            waiting += [part.right, part.left]
-        else:
-            parts.append(part)
-    return parts
 
 
 def _first(rows: Tensor, number: int) -> Tensor:

@@ -8,31 +8,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fotltn.analysis.axes import binding, columns
-from fotltn.analysis.evaluate_cells import (
-    CellBlock,
-    degrees_of,
-    sweep,
-    used_predicates,
-)
-from fotltn.analysis.prefix import Prefix, prefix, rebuild, weights
+from fotltn.analysis.cell_weights import weights
+from fotltn.analysis.evaluate_cells import CellBlock, sweep
 from fotltn.analysis.presence import present_where_used
 from fotltn.analysis.record import look_up
-from fotltn.analysis.truncation import End, end_of, undecided
+from fotltn.analysis.truncation import undecided
+from fotltn.analysis.view import View
 from fotltn.decisions import threshold_of, two_valued
 from fotltn.errors import DataError, listing
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedAxiom, CheckedFormula
+from fotltn.logic.parts import predicates_in
+from fotltn.logic.prefix import Prefix, prefix, rebuild
 from fotltn.logic.text import text_of, written
-from fotltn.plan.build import BUDGET
-from fotltn.semantics.config import CRISP, Semantics, check_share
+from fotltn.semantics.config import CRISP, Semantics
 from fotltn.semantics.tables import Tables, Value, spread
 from fotltn.syntax.formula import Formula
 
@@ -41,7 +38,7 @@ if TYPE_CHECKING:
     from fotltn.analysis.explain.explanation import Explanation
     from fotltn.analysis.explain.repairs import Repair
     from fotltn.analysis.over_time import TruthOverTime
-    from fotltn.analysis.violations import Violations
+    from fotltn.analysis.violations import WorstCells
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,16 +58,8 @@ class Cells:
         name: the axiom's, or `formula`.
         text: the whole formula.
         prefix: the ∀ and G, and the body that has a value at each cell.
-        tables: what it is evaluated on.
-        semantics: what gives it degrees.
-        threshold: the degree from which on a fact is true in two-valued logic; without, what the
-            tables' decisions say.
+        view: the tables that it is evaluated on, and how they are read.
         free: the variables that nothing binds. A formula that has some is read at all times.
-        budget: bytes that intermediate results may take.
-        end: whether a cell that fails only since its trace ends is undecided, or false.
-
-    Raises:
-        DataError: the threshold is none, or the end.
 
     >>> import fotltn as fot
     >>> theory = fot.parse("predicate Near, Stop\naxiom Obey: G(Near -> WX Stop)")
@@ -85,19 +74,24 @@ class Cells:
     name: str
     text: str
     prefix: Prefix
-    tables: Tables
-    semantics: Semantics
-    threshold: float | None = None
+    view: View
     free: tuple[c.Axis, ...] = ()
-    budget: int = BUDGET
-    end: End = "undecided"
-
-    def __post_init__(self) -> None:
-        """Refuse thresholds that every degree, or none, is above, and ends that there are not."""
-        check_share(self.threshold)
-        end_of(self.end)
 
     # --- what they are ------------------------------------------------------------------------
+
+    @property
+    def tables(self) -> Tables:
+        """What the formula is evaluated on."""
+        return self.view.tables
+
+    @property
+    def semantics(self) -> Semantics:
+        """What gives it degrees."""
+        return self.view.semantics
+
+    def viewed(self, **other: Any) -> Cells:
+        """The same cells in another view: on other `tables`, under another `semantics`."""
+        return replace(self, view=replace(self.view, **other))
 
     @property
     def axes(self) -> tuple[c.Axis, ...]:
@@ -117,7 +111,7 @@ class Cells:
     @property
     def undecided(self) -> c.Formula | None:
         """A formula that is true at cells that fail only since their trace ends, if any can."""
-        return undecided(self.body, self.end)
+        return undecided(self.body, self.view.end)
 
     @property
     def formula(self) -> c.Formula:
@@ -137,21 +131,20 @@ class Cells:
     @property
     def boolean(self) -> Tables:
         """The tables of what the formula uses, in two-valued logic."""
-        used = used_predicates(self.formula)
-        return two_valued(self.tables, self.threshold, used)
+        used = predicates_in(self.formula)
+        return two_valued(self.tables, self.view.threshold, used)
 
     def threshold_of(self, predicate: str) -> float | None:
         """The degree from which on a predicate is true; None if it follows from others."""
-        return threshold_of(self.tables, predicate, self.threshold)
+        return threshold_of(self.tables, predicate, self.view.threshold)
 
     def value(self) -> float:
         """The degree of the whole formula; several traces are aggregated as ∀ aggregates."""
-        formulas = {"": self.formula}
-        return degrees_of(formulas, self.tables, self.semantics, self.threshold)[""]
+        return self.view.degrees({self.name: self.formula})[self.name]
 
     # --- what people ask of them --------------------------------------------------------------
 
-    def worst(self, top: int = 10) -> Violations:
+    def worst(self, top: int = 10) -> WorstCells:
         """The cells that the error comes from: violations first, then what is weak.
 
         Of each kind the largest errors come first, ties in the order of trace, time and binding.
@@ -244,7 +237,7 @@ class Cells:
             boolean=self.boolean if truths else None,
             weights=weights(layers, self.boolean, count=count),
             present=present_where_used(axes, layers.body, self.tables),
-            budget=self.budget,
+            budget=self.view.budget,
         )
 
     # --- rows: bindings in a trace ------------------------------------------------------------
@@ -283,6 +276,11 @@ class Cells:
         numbers = np.unravel_index(place, self.sizes) if self.sizes else ()
         return Cell(trace, tuple(map(int, numbers)), time)
 
+    def row(self, cell: Cell) -> int:
+        """The row of a cell."""
+        place = np.ravel_multi_index(cell.numbers, self.sizes) if self.sizes else 0
+        return cell.trace * self.bindings + int(place)
+
     def trace_of(self, row: int) -> str | None:
         """The name of a row's trace, where there are several."""
         return None if self.tables.batch == 1 else self.tables.names.trace(row // self.bindings)
@@ -294,7 +292,7 @@ class Cells:
         return " ".join([*where, ", ".join(self.binding(self.cell(row, 0)).values())]).strip()
 
     def containing(self, text: str) -> Tensor:
-        """Which rows bind an entity whose name contains a text, whatever the case of letters."""
+        """Which rows bind an entity whose name contains a text, in any case; shape `(row,)`."""
         tables, wanted = self.tables, text.casefold()
         rows = torch.zeros(tables.batch, *self.sizes, 1, dtype=torch.bool)
         for axis in self.axes:
@@ -390,19 +388,11 @@ class Cells:
         return int(hits[0])
 
 
-def cells_of(
-    formula: CheckedAxiom | CheckedFormula,
-    tables: Tables,
-    semantics: Semantics,
-    threshold: float | None = None,
-    budget: int = BUDGET,
-    *,
-    end: End = "undecided",
-) -> Cells:
+def cells_of(formula: CheckedAxiom | CheckedFormula, view: View) -> Cells:
     """The cells of an axiom, or of a formula that may have free variables."""
-    layers, world = prefix(formula.formula), (tables, semantics, threshold)
+    layers = prefix(formula.formula)
     if isinstance(formula, CheckedAxiom):
-        return Cells(formula.name, str(formula.source), layers, *world, budget=budget, end=end)
+        return Cells(formula.name, str(formula.source), layers, view)
     if formula.free and not layers.timed:
         layers = prefix(c.Aggregate(True, formula.formula, c.Window(), past=False))
-    return Cells("formula", text_of(formula.formula), layers, *world, formula.free, budget, end)
+    return Cells("formula", text_of(formula.formula), layers, view, formula.free)

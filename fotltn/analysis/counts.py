@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import reduce
 from typing import Any
@@ -12,14 +12,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fotltn.algebra.expr import free_axes
-from fotltn.analysis.cell_rows import cell_rows, conjuncts
+from fotltn.analysis.cell_rows import cell_rows
 from fotltn.analysis.cells import Cells
 from fotltn.analysis.evaluate_cells import CellBlock
-from fotltn.analysis.prefix import Layer, Prefix
+from fotltn.analysis.tally import CellTally
 from fotltn.analysis.truncation import undecided
 from fotltn.logic import core as c
+from fotltn.logic.parts import conjuncts, free_axes
+from fotltn.logic.prefix import Layer, Prefix
 from fotltn.logic.span import reach
+from fotltn.semantics.by_trace import shared
 
 #: A number for each trace.
 ByTrace = np.ndarray[Any, np.dtype[np.float64]]
@@ -49,6 +51,12 @@ class Counts:
     base_cells: ByTrace
     base_true: ByTrace
 
+    @property
+    def tally(self) -> CellTally:
+        """All traces together, in two-valued logic."""
+        numbers = (self.cells, self.support - self.held, self.undecided, self.absent)
+        return CellTally(*(int(each.sum()) for each in numbers))
+
 
 def measures(
     support: ByTrace, held: ByTrace, base_cells: ByTrace, base_true: ByTrace
@@ -75,12 +83,15 @@ def count(cells: Cells, *, crisp: bool = True) -> tuple[Counts, Counts | None]:
         cells: of the rule.
         crisp: in two-valued logic; otherwise degrees are summed.
     """
+    blocks = shared("counts", cells.tables, lambda t: count(cells.viewed(tables=t), crisp=crisp))
+    if blocks is not None:
+        return joined_counts(blocks)
     antecedent, consequent = cells.prefix.rule or (c.Truth(True), cells.body)
     formulas: dict[str, c.Formula] = {"support": antecedent, "held": c.And(antecedent, consequent)}
     base: dict[str, c.Formula] = {"base_true": consequent}
     if crisp or cells.semantics.boolean:
-        formulas |= _named("undecided", undecided(cells.body, cells.end))
-        base |= _named("base_undecided", undecided(consequent, cells.end))
+        formulas |= _named("undecided", undecided(cells.body, cells.view.end))
+        base |= _named("base_undecided", undecided(consequent, cells.view.end))
     ahead, free = reach(consequent), free_axes(consequent)
     alone = _about(cells.prefix, consequent, tuple(a for a in cells.axes if a in free))
     apart = replace(cells, free=tuple(a for a in cells.free if a in free))
@@ -100,6 +111,20 @@ def count(cells: Cells, *, crisp: bool = True) -> tuple[Counts, Counts | None]:
         for sums in (every, uncut):
             sums.add(block, {"base_cells": block.counts})
     return every.counts(), None if ahead is None else uncut.counts()
+
+
+def joined_counts(
+    blocks: Sequence[tuple[Counts, Counts | None]],
+) -> tuple[Counts, Counts | None]:
+    """What `count` comes to on all traces, from what it comes to on some in a row."""
+    inner = [part for _, part in blocks if part is not None]
+    return all_counts([part for part, _ in blocks]), all_counts(inner) if inner else None
+
+
+def all_counts(blocks: Sequence[Counts]) -> Counts:
+    """The counts of all traces, from those of some in a row."""
+    names = [field.name for field in fields(Counts)]
+    return Counts(*(np.concatenate([getattr(block, name) for block in blocks]) for name in names))
 
 
 class _Sums:

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from fotltn.analysis.cells import Cells
 from fotltn.analysis.evaluate_cells import CellBlock
-from fotltn.analysis.prefix import Prefix, outer, prefix
 from fotltn.logic import core as c
+from fotltn.logic.prefix import Prefix, outer, prefix
 from fotltn.semantics.config import Fold, PMean, Semantics, TNorm
 
 

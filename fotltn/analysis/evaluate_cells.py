@@ -11,15 +11,14 @@ import torch
 from torch import Tensor
 
 from fotltn.analysis.axes import product
-from fotltn.decisions import two_valued
 from fotltn.errors import LimitError
-from fotltn.evaluation import Evaluator, axiom_values
+from fotltn.evaluation import Evaluator
 from fotltn.logic import core as c
 from fotltn.plan.build import BUDGET
 from fotltn.semantics.config import CRISP, Semantics
 from fotltn.semantics.tables import Tables, Value, spread
 from fotltn.stop import may_go_on
-from fotltn.tree import postorder, transform
+from fotltn.tree import transform
 
 #: The most cells of one formula that are held at once.
 MAX_CELLS = 2**21
@@ -68,6 +67,13 @@ class _Reading(NamedTuple):
         return {n: u.exp() for n, u in laid_out.items()} if self.semantics.log_space else laid_out
 
 
+def places_at_once(axes: tuple[c.Axis, ...], tables: Tables) -> int:
+    """How many places of the first axis are held at once, if the budget allows."""
+    size, *others = [tables.size(a) for a in axes] or [1]
+    each = tables.batch * tables.horizon * math.prod(others)
+    return max(1, min(size, MAX_CELLS // max(1, each)))
+
+
 @torch.no_grad()
 def sweep(
     formulas: Mapping[str, c.Formula],
@@ -98,8 +104,7 @@ def sweep(
         LimitError: even one place of the first axis does not fit the budget.
     """
     size, *others = [tables.size(a) for a in axes] or [1]
-    each = tables.batch * tables.horizon * math.prod(others)
-    width = max(1, min(size, MAX_CELLS // max(1, each)))
+    width = places_at_once(axes, tables)
     every = [_Reading(formulas, axes, tables, semantics)]
     if truths and boolean is not None:
         every.append(_Reading(truths, axes, boolean, CRISP))
@@ -150,27 +155,3 @@ def _apart(reading: _Reading) -> _Reading:
         axes=(part, *others),
         tables=replace(tables, sizes={**tables.sizes, str(part.sort): tables.full_size(first)}),
     )
-
-
-def used_predicates(*formulas: c.Formula) -> set[str]:
-    """The predicates that formulas speak of."""
-    return {n.predicate for n in postorder(*formulas) if isinstance(n, c.Atom)}
-
-
-@torch.no_grad()
-def degrees_of(
-    formulas: Mapping[str, c.Formula],
-    tables: Tables,
-    semantics: Semantics,
-    threshold: float | None = None,
-) -> dict[str, float]:
-    """The degrees of closed formulas; several traces are aggregated as ∀ aggregates.
-
-    Raises:
-        DataError: a table is missing, or the threshold is none.
-    """
-    if semantics.boolean:
-        used = used_predicates(*formulas.values())
-        tables = two_valued(tables, threshold, used)
-    values = axiom_values(formulas, tables, semantics)
-    return {name: float(value) for name, value in values.items()}

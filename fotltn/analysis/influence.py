@@ -9,20 +9,21 @@ mean is over the others alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import reduce
 
 import torch
 from torch import Tensor
 
-from fotltn.analysis.cell_rows import conjuncts
-from fotltn.analysis.evaluate_cells import used_predicates
-from fotltn.analysis.prefix import prefix
 from fotltn.analysis.record import Record
-from fotltn.evaluation import axiom_values
+from fotltn.analysis.slopes import learnable, over_all_traces, trace_slopes
+from fotltn.analysis.view import View
+from fotltn.evaluation import trace_values
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedAxiom, CheckedTheory
+from fotltn.logic.parts import conjuncts, predicates_in
+from fotltn.logic.prefix import prefix
 from fotltn.logic.text import written
 from fotltn.semantics.config import Semantics
 from fotltn.semantics.sparse import SparseTable
@@ -69,73 +70,105 @@ class AxiomInfluence(Record):
         return self.gain is not None and self.gain >= WEAK
 
 
-def influences(
-    theory: CheckedTheory, tables: Tables, semantics: Semantics, learned: Collection[str]
-) -> tuple[AxiomInfluence, ...]:
-    """The influence of each axiom on what is learned; none if nothing is, or it is too large.
+@dataclass(frozen=True, slots=True, eq=False)
+class InfluencePart:
+    """What some traces say of the influence of axioms.
 
     Args:
-        theory: the axioms.
-        tables: given tables, and the shapes of learned ones.
-        semantics: what gives axioms their values.
-        learned: the predicates that are learned.
+        crisp: the given predicates that are true or false in these traces.
+        guards: the axioms that can have a guard, with it.
+        values: of each axiom where nothing is known, by trace; with its guard, under another name.
+        slopes: the sums of its slopes, likewise; none if that is too large.
     """
-    if semantics.boolean or not learned:
+
+    crisp: frozenset[str] = frozenset()
+    guards: Mapping[str, c.Formula] = field(default_factory=dict)
+    values: Mapping[str, Tensor] = field(default_factory=dict)
+    slopes: Mapping[str, Tensor] = field(default_factory=dict)
+
+
+def influences(view: View) -> tuple[AxiomInfluence, ...]:
+    """The influence of each axiom on what is learned; none if nothing is, or it is too large.
+
+    Of tables that are learned, only the shapes count.
+    """
+    return influences_of(view.theory, [influence_part(view)], view.semantics)
+
+
+def influence_part(view: View, crisp: Collection[str] | None = None) -> InfluencePart:
+    """What some traces say of it; `crisp` if other traces have degrees that these do not have."""
+    if view.semantics.boolean or not view.learned:
+        return InfluencePart()
+    certain = _crisp(view) if crisp is None else _crisp(view) & set(crisp)
+    guards = _guards(view, certain)
+    return InfluencePart(certain, guards, *_slopes(view, guards))
+
+
+def influences_of(
+    theory: CheckedTheory, parts: Sequence[InfluencePart], semantics: Semantics
+) -> tuple[AxiomInfluence, ...]:
+    """The influence of each axiom, from what all traces say, which know the same guards."""
+    if not all(part.slopes for part in parts):
         return ()
-    guards = _guards(theory, tables, learned)
-    slopes = _slopes(theory, tables, semantics, learned, guards)
-    if not slopes:
-        return ()
+    slopes = {
+        name: over_all_traces(
+            torch.cat([part.slopes[name] for part in parts]),
+            torch.cat([part.values[name] for part in parts]),
+            semantics,
+        )
+        for name in parts[0].slopes
+    }
     total = sum(a.weight * slopes[a.name] for a in theory.axioms)
+    guards = parts[0].guards
     return tuple(_influence(a, slopes, guards.get(a.name), total) for a in theory.axioms)
 
 
-def weak_axioms(
-    theory: CheckedTheory, tables: Tables, semantics: Semantics, learned: Collection[str]
-) -> tuple[str, ...]:
+def weak_axioms(view: View) -> tuple[str, ...]:
     """The axioms that hardly move what is learned; those that a guard could help are looked at."""
-    if semantics.boolean or not learned:
+    if view.semantics.boolean or not view.learned:
         return ()
-    helped = _guards(theory, tables, learned)
-    some = replace(theory, axioms=tuple(a for a in theory.axioms if a.name in helped))
-    return tuple(one.axiom for one in influences(some, tables, semantics, learned) if one.weak)
+    helped = _guards(view, _crisp(view))
+    some = replace(view.theory, axioms=tuple(a for a in view.theory.axioms if a.name in helped))
+    return tuple(one.axiom for one in influences(replace(view, theory=some)) if one.weak)
 
 
-def _guards(
-    theory: CheckedTheory, tables: Tables, learned: Collection[str]
-) -> dict[str, c.Formula]:
+def _crisp(view: View) -> frozenset[str]:
+    """The given predicates that are true or false."""
+    tables = view.tables
+    return frozenset(n for n in tables.predicates if n not in view.learned and _is_crisp(tables, n))
+
+
+def _guards(view: View, crisp: Collection[str]) -> dict[str, c.Formula]:
     """The axioms that can have a guard, with it."""
-    crisp = {n for n in tables.predicates if n not in learned and _is_crisp(tables, n)}
-    guards = {a.name: guarded(a.formula, crisp) for a in theory.axioms}
+    guards = {a.name: guarded(a.formula, crisp) for a in view.theory.axioms}
     return {name: formula for name, formula in guards.items() if formula is not None}
 
 
 def _slopes(
-    theory: CheckedTheory,
-    tables: Tables,
-    semantics: Semantics,
-    learned: Collection[str],
-    guards: Mapping[str, c.Formula],
-) -> dict[str, float]:
-    """The slope of each axiom, without a guard and with one; none if that is too large."""
-    shapes = {}
-    for name in learned:
+    view: View, guards: Mapping[str, c.Formula]
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Values and slopes of each axiom, without a guard and with one; none if it is too large."""
+    theory, tables, shapes = view.theory, view.tables, {}
+    for name in view.learned:
         declared = theory.signature.predicates[name]
         times = 1 if declared.static else tables.horizon
         shapes[name] = (tables.batch, *(tables.sizes[s] for s in declared.sorts), times)
     if not theory.axioms or sum(map(math.prod, shapes.values())) > _MOST_CELLS:
-        return {}
-    degrees = {
-        n: torch.full(shape, 0.5, dtype=tables.dtype, device=tables.lengths.device).requires_grad_()
+        return {}, {}
+    device, dtype = tables.lengths.device, tables.dtype
+    inputs = {
+        n: learnable(torch.full(shape, 0.5, dtype=dtype, device=device), tables.batch, dtype)
         for n, shape in shapes.items()
     }
     formulas = {a.name: a.formula for a in theory.axioms}
     formulas |= {name + _MARK: formula for name, formula in guards.items()}
-    predicates: dict[str, Tensor | SparseTable] = {**tables.predicates, **degrees}
-    blank = replace(tables, predicates=predicates, decisions=None)
+    degrees = {n: table for n, (_, table) in inputs.items()}
+    blank = replace(tables, predicates={**tables.predicates, **degrees}, decisions=None)
+    nothing = torch.zeros(tables.batch, dtype=torch.float64, device=device)
     with torch.enable_grad():
-        values = axiom_values(formulas, blank, semantics)
-        return {name: _slope(value, degrees) for name, value in values.items()}
+        values = trace_values(formulas, blank, view.semantics, view.budget)
+        slopes = {n: sum(trace_slopes(v, inputs).values(), nothing) for n, v in values.items()}
+    return {name: value.detach() for name, value in values.items()}, slopes
 
 
 def _influence(
@@ -186,7 +219,7 @@ def _can_guard(part: c.Formula, crisp: Collection[str]) -> bool:
         isinstance(n, c.Shift | c.Aggregate | c.Until | c.Edge | c.Quantifier)
         for n in postorder(part)
     )
-    return timeless and bool(used_predicates(part)) and used_predicates(part) <= set(crisp)
+    return timeless and bool(predicates_in(part)) and predicates_in(part) <= set(crisp)
 
 
 def _is_crisp(tables: Tables, name: str) -> bool:
@@ -194,12 +227,3 @@ def _is_crisp(tables: Tables, name: str) -> bool:
     degrees = table.value if isinstance(table, SparseTable) else table
     plain = not isinstance(table, SparseTable) or table.default in (0, 1)
     return plain and bool(((degrees == 0) | (degrees == 1)).all())
-
-
-def _slope(value: Tensor, degrees: Mapping[str, Tensor]) -> float:
-    if not value.requires_grad:
-        return 0.0
-    slopes = torch.autograd.grad(
-        value, list(degrees.values()), allow_unused=True, retain_graph=True
-    )
-    return sum(float(s.abs().sum(dtype=torch.float64)) for s in slopes if s is not None)

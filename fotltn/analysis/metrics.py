@@ -16,6 +16,8 @@ from torch import Tensor
 
 from fotltn.analysis.record import Record, plain
 from fotltn.errors import DataError
+from fotltn.format import number
+from fotltn.syntax.notebook import table
 
 Array = np.ndarray[Any, Any]
 
@@ -229,12 +231,29 @@ class PredicateReport(Record):
 METRICS = ("pr_auc", "roc_auc", "accuracy", "brier", "log_loss", "ece", "chance")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Report:
     """The metrics of every predicate, and their means over predicates, each counted once."""
 
     predicates: Mapping[str, PredicateReport]
     mean: Mapping[str, Metric]
+
+    def __repr__(self) -> str:
+        """How much was tested, and the means of two metrics."""
+        facts = sum(one.facts for one in self.predicates.values())
+        names = f"{len(self.predicates)} predicate{'s' * (len(self.predicates) != 1)}"
+        score, chance = (number(self.mean[name].value) for name in ("pr_auc", "chance"))
+        return f"<metrics of {names}, {facts:,} facts: mean PR-AUC {score}, chance {chance}>"
+
+    def _repr_html_(self) -> str:
+        heads = ["predicate", "facts", "true", "PR-AUC", "chance", "ROC-AUC", "accuracy", "ECE"]
+        names = ("pr_auc", "chance", "roc_auc", "accuracy", "ece")
+        rows = [
+            [name, one.facts, one.positive, *(number(getattr(one, n).value) for n in names)]
+            for name, one in self.predicates.items()
+        ]
+        rows.append(["mean", "", "", *(number(self.mean[n].value) for n in names)])
+        return table(heads, rows, left=["predicate"])
 
     def left_out(self, metric: str) -> tuple[str, ...]:
         """The predicates that a mean is not over, since the metric is undefined for them."""

@@ -5,16 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from fotltn.analysis.cells import Cells
+from fotltn.analysis.cells import Cell, Cells
 from fotltn.analysis.error_shares import ErrorMeasure, erring, shared_cells
 from fotltn.analysis.record import Record
+from fotltn.analysis.tally import CellTally
+from fotltn.analysis.worst import WorstSoFar
 from fotltn.errors import DataError
 from fotltn.format import degree, share
 from fotltn.syntax.notebook import strip, table, text
+from fotltn.syntax.show import show
 
 #: What marks a cell that does not count, in `truth` and in `bytes`.
 NO_TRUTH, NO_BYTE = 2, 255
@@ -57,6 +62,50 @@ class BindingRow(Record):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class BindingRows:
+    """Some bindings of a rule, the worst ones, with their values over time.
+
+    Args:
+        rows: the bindings, the worst first.
+        values: their degrees with axes (row, time); NaN where nothing counts.
+        times: the time of each column.
+        traces: how many traces there are in all.
+    """
+
+    rows: tuple[BindingRow, ...]
+    values: np.ndarray[Any, Any]
+    times: tuple[int, ...]
+    traces: int
+
+    def as_dict(self) -> dict[str, object]:
+        """The rows for machines; what does not count is NaN."""
+        pairs = zip(self.rows, self.values.tolist(), strict=True)
+        return {
+            "times": list(self.times),
+            "rows": [{**row.as_dict(), "values": values} for row, values in pairs],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Band(Record):
+    """The values of a rule's body at each time, over all traces and bindings that count there.
+
+    Args:
+        times: the points at which something counts.
+        mean: the mean value at each.
+        low: the lowest value at each.
+        high: the highest value at each.
+        violated: how many cells are false at each, in two-valued logic.
+    """
+
+    times: tuple[int, ...] = ()
+    mean: tuple[float, ...] = ()
+    low: tuple[float, ...] = ()
+    high: tuple[float, ...] = ()
+    violated: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class TruthOverTime:
     """The values of a rule's body at every binding and time.
 
@@ -70,6 +119,8 @@ class TruthOverTime:
         order: the rows that have a cell that counts: those with violations first, and of each kind
             those with the largest errors.
         times: the time of each column.
+        tally: the cells, counted.
+        first: the cell that lists put first; None if all that count are fully true.
     """
 
     cells: Cells
@@ -78,6 +129,8 @@ class TruthOverTime:
     errors: Tensor
     order: Tensor
     times: tuple[int, ...]
+    tally: CellTally
+    first: Cell | None
 
     def __len__(self) -> int:
         """The number of rows to show."""
@@ -91,17 +144,17 @@ class TruthOverTime:
     @property
     def count(self) -> int:
         """How many cells count."""
-        return int((self.truth != NO_TRUTH).sum())
+        return self.tally.count
 
     @property
     def violated(self) -> int:
         """How many of them are false in two-valued logic."""
-        return int((self.truth == 0).sum())
+        return self.tally.violated
 
     @property
     def undecided(self) -> int:
         """How many of them are false only since their trace ends."""
-        return int((self.truth == UNDECIDED).sum())
+        return self.tally.undecided
 
     def row(self, row: int) -> BindingRow:
         """What there is to say of a row.
@@ -128,13 +181,35 @@ class TruthOverTime:
         return tuple(self.row(row) for row in self.order[max(0, start) : max(0, stop)].tolist())
 
     def worst(self, count: int) -> tuple[BindingRow, ...]:
-        """The rows with the largest errors."""
+        """The first rows: those with violations, then those with the largest errors."""
         return self.rows(0, count)
 
-    def of_trace(self, trace: int) -> Tensor:
-        """The rows of one trace, those with the largest errors first."""
-        each = len(self.errors) // max(1, self.cells.tables.batch)
-        return self.order[self.order.div(max(1, each), rounding_mode="floor") == trace]
+    def top(self, count: int) -> BindingRows:
+        """The first rows, with their values."""
+        rows = self.worst(count)
+        values = self.values[[row.row for row in rows]].detach().cpu().numpy()
+        return BindingRows(rows, values, self.times, len(self.lengths))
+
+    def band(self) -> Band:
+        """The mean and the range of values at each time."""
+        values = self.values.detach().cpu().numpy()
+        violated = (self.truth == 0).sum(0).tolist()
+        columns = []
+        for place, time in enumerate(self.times):
+            column = values[:, place]
+            column = column[~np.isnan(column)]
+            if len(column):
+                mean, low, high = column.mean(dtype=np.float64), column.min(), column.max()
+                columns.append((time, float(mean), float(low), float(high), violated[place]))
+        return Band(*zip(*columns, strict=True))
+
+    def apart(self, other: TruthOverTime) -> Tensor:
+        """The rows of two heat maps, those first whose degrees differ most on average."""
+        apart = (self.values - other.values).abs()
+        counted = ~apart.isnan()
+        mean = apart.nan_to_num().sum(-1) / counted.sum(-1).clamp(min=1)
+        rows = self.order.sort().values
+        return rows[mean[rows].argsort(descending=True, stable=True)]
 
     def bytes(self, rows: Tensor | Sequence[int]) -> bytes:
         """Rows as bytes, one a cell: 0 to 254 for degrees from 0 to 1, 255 if it does not count."""
@@ -162,9 +237,10 @@ class TruthOverTime:
             "variables": list(self.cells.variables),
             "times": list(self.times),
             "rows": len(self),
-            "count": self.count,
-            "violated": self.violated,
-            "undecided": self.undecided,
+            "count": self.tally.count,
+            "decided": self.tally.decided,
+            "violated": self.tally.violated,
+            "undecided": self.tally.undecided,
             "worst": worst,
         }
 
@@ -178,19 +254,21 @@ class TruthOverTime:
             cells += [*row.binding.values(), share(row.error), degree(row.lowest), row.at]
             rows.append([*cells, strip(self.values[row.row].tolist(), said=said, wrong=True)])
         words = ["trace", *self.cells.variables, "over time"]
-        caption = f"{self.cells.name}: {self.cells.source._repr_latex_()}"
+        caption = f"{self.cells.name}: {show(self.cells.source, 'unicode')}"
         rest = f"{len(self) - _SHOWN:,} more rows. " if len(self) > _SHOWN else ""
-        rest += f"{self.violated:,} of {self.count:,} cells are false in two-valued logic"
-        rest += f", {self.undecided:,} undecided." if self.undecided else "."
+        rest += f"{self.tally.words()}."
         return table([*heads, "over time"], rows, left=words, caption=caption) + text(rest)
 
 
-def shades(degrees: Tensor) -> Tensor:
-    """Degrees as bytes: 0 to 254 from 0 to 1, and 255 for NaN. Only 1 is 254, and only 0 is 0."""
-    full = NO_BYTE - 1
+def shades(degrees: Tensor, full: int = NO_BYTE - 1) -> Tensor:
+    """Degrees as whole numbers from 0 to `full`, where only 1 is full and only 0 is 0.
+
+    NaN is one more. By default, these are bytes from 0 to 254, and 255.
+    """
     between = (degrees * full).round().clamp(1, full - 1)
     ends = torch.where(degrees >= 1, full, torch.where(degrees <= 0, 0, between))
-    return torch.where(degrees.isnan(), NO_BYTE, ends).to(torch.uint8)
+    kind = torch.uint8 if full < NO_BYTE else torch.int32
+    return torch.where(degrees.isnan(), full + 1, ends).to(kind)
 
 
 @torch.no_grad()
@@ -212,7 +290,9 @@ def truth_over_time(cells: Cells) -> TruthOverTime:
     truth = torch.empty(shape, dtype=torch.uint8)
     sums = torch.zeros(shape[:-1], dtype=torch.float64)
     _, errors = shared_cells(cells)
+    best = WorstSoFar(1)
     for block in erring(cells, errors):
+        best.add(block)
         here = (slice(None), slice(block.start, block.stop)) if cells.axes else (slice(None),)
         names = ("degree", "truth", "undecided", "error")
         counts, body, true, cut, error = (
@@ -232,7 +312,10 @@ def truth_over_time(cells: Cells) -> TruthOverTime:
     order = torch.cat([order[violated], order[~violated]])
     order = order[(truth[order] != NO_TRUTH).any(-1)]
     values = values.reshape(-1, cells.columns)
-    return TruthOverTime(cells, values, truth, shares.float(), order, tuple(range(cells.columns)))
+    return TruthOverTime(
+        cells, values, truth, shares.float(), order, tuple(range(cells.columns)), best.tally,
+        best.worst[0].cell if best.worst else None,
+    )  # fmt: skip
 
 
 def _share(errors: Tensor) -> Tensor:

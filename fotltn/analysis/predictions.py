@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -29,7 +29,9 @@ _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _PARQUET = (".parquet", ".pq")
 
 
-def predictions(tables: Tables, predicates: Collection[str] | None = None) -> pa.Table:
+def predictions(
+    tables: Tables, predicates: Collection[str] | None = None, *, named: bool = False
+) -> pa.Table:
     """The degrees of predicates, one row a fact, with the columns of a file of facts.
 
     Of a function there is a row for each value, in a column `value`.
@@ -43,6 +45,7 @@ def predictions(tables: Tables, predicates: Collection[str] | None = None) -> pa
         predicates: which of them, or of the functions; without, all predicates. Where there are
             several traces, rows name theirs. Where it is known when time points are, a column
             `timestamp` says so.
+        named: rows name their trace even if there is one alone.
 
     Raises:
         DataError: a name is unknown, or is declared static but changes over time.
@@ -56,7 +59,7 @@ def predictions(tables: Tables, predicates: Collection[str] | None = None) -> pa
         raise DataError("there are no predicates to write")
     width = max(len(decl.sorts) for decl in declared)
     labels = None
-    if tables.batch > 1:
+    if named or tables.batch > 1:
         labels = pa.array([tables.names.trace(i) for i in range(tables.batch)], pa.string())
     parts = [_rows(decl, tables, labels, width) for decl in declared]
     return pa.concat_tables(parts, promote_options="permissive")
@@ -90,24 +93,36 @@ def as_csv(table: pa.Table) -> bytes:
     return bytes(sink.getvalue())
 
 
-def write_table(table: pa.Table, path: str | os.PathLike[str]) -> None:
+def write_table(table: pa.Table | Iterable[pa.Table], path: str | os.PathLike[str]) -> int:
     """Write a table as CSV, tab-separated text or Parquet, as the name of the file says.
 
-    The old file stays intact until the new one is complete.
+    The old file stays intact until the new one is complete. Of several tables, which have the same
+    columns, one is in memory at a time.
+
+    Returns:
+        How many rows there are.
 
     Raises:
         DataError: the name ends in none of these, or the file cannot be written.
     """
-    file = Path(path)
-    write_files({file: _content(file, table)})
+    file, rows = Path(path), 0
+
+    def counted() -> Iterator[pa.Table]:
+        nonlocal rows
+        for one in [table] if isinstance(table, pa.Table) else table:
+            rows += one.num_rows
+            yield one
+
+    write_files({file: _content(file, counted())})
+    return rows
 
 
 def write_tables(tables: Mapping[Path, pa.Table]) -> None:
     """The same with several, all of them or none; folders that are missing are made."""
-    write_files({file: _content(file, table) for file, table in tables.items()}, parents=True)
+    write_files({file: _content(file, [table]) for file, table in tables.items()}, parents=True)
 
 
-def _content(file: Path, table: pa.Table) -> Callable[[BinaryIO], None]:
+def _content(file: Path, tables: Iterable[pa.Table]) -> Callable[[BinaryIO], None]:
     kind = file.suffix.lower() or file.name.lower()  # of `.csv`, all is its name
     if kind not in (*_DELIMITERS, *_PARQUET):
         kinds = ", ".join((*_DELIMITERS, *_PARQUET))
@@ -115,14 +130,24 @@ def _content(file: Path, table: pa.Table) -> Callable[[BinaryIO], None]:
 
     def write(sink: BinaryIO) -> None:
         try:
-            if kind in _PARQUET:
-                parquet.write_table(table, sink)
-            else:
-                csv.write_csv(table, sink, csv.WriteOptions(delimiter=_DELIMITERS[kind]))
+            writer: Any = None
+            for table in tables:
+                if writer is None:
+                    writer = _writer(kind, sink, table.schema)
+                writer.write_table(table)
+            if writer is not None:
+                writer.close()
         except pa.ArrowException as error:
             raise DataError(f"cannot write {file}: {error}") from None
 
     return write
+
+
+def _writer(kind: str, sink: BinaryIO, schema: pa.Schema) -> Any:
+    if kind in _PARQUET:
+        return parquet.ParquetWriter(sink, schema)
+    how = csv.WriteOptions(delimiter=_DELIMITERS[kind])
+    return csv.CSVWriter(sink, schema, write_options=how)
 
 
 def _rows(

@@ -8,21 +8,23 @@ of the two: above 1, the antecedent says something about the consequent.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from fotltn.analysis.cells import cells_of
 from fotltn.analysis.counts import ByTrace, Counts, count, measures
 from fotltn.analysis.record import Record
-from fotltn.analysis.truncation import End
-from fotltn.errors import DataError, LimitError, renamed
-from fotltn.logic.check import CheckedAxiom
-from fotltn.plan.build import BUDGET
-from fotltn.semantics.config import CRISP, Semantics
-from fotltn.semantics.tables import Tables
+from fotltn.analysis.view import View
+from fotltn.errors import DataError, LimitError, listing, name_hint, renamed
+from fotltn.logic.check import CheckedAxiom, check_formula
+from fotltn.logic.prefix import prefix
+from fotltn.logic.signature import Signature
+from fotltn.syntax.parse import parse_formula
+
+#: Numbers of traces.
+ChosenTraces = np.ndarray[Any, np.dtype[np.int64]]
 
 #: The part of the draws that an interval spans.
 LEVEL = 0.95
@@ -101,63 +103,120 @@ class Rule(Record):
 
 
 def rules(
-    axioms: Sequence[CheckedAxiom],
-    tables: Tables,
+    view: View,
+    formulas: Sequence[str] = (),
     *,
+    part: str | None = None,
     traces: Sequence[int] | None = None,
-    semantics: Semantics = CRISP,
-    threshold: float | None = None,
     resamples: int = 2000,
     seed: int = 0,
-    budget: int = BUDGET,
-    end: End = "undecided",
-) -> tuple[Rule, ...]:
-    """Say of each rule how well its antecedent predicts its consequent.
+) -> Iterator[Rule]:
+    """Say of each rule how well its antecedent predicts its consequent, one after the other.
 
     A cell counts where each entity of its binding is present at the times at which it is used.
     For the base rate these are the entities of the consequent alone, and of guards the parts that
     speak of no others.
 
+    Under a crisp semantics cells are counted. Under one of degrees these are summed, a degree that
+    is both is that of `if & then`, and all ends of traces are final: no sum is undecided. Where
+    all facts are 0 or 1, "godel" sums to the crisp counts.
+
     Args:
-        axioms: the rules.
-        tables: the tables.
-        traces: the numbers of the traces to count; None for all.
-        semantics: crisp to count cells; of degrees, these are summed, and a degree that is both
-            is that of `if & then`. Where all facts are 0 or 1, "godel" sums to the crisp counts.
-        threshold: the degree from which on a fact is true, in guards or if crisp.
-        resamples: how often traces are drawn anew, for the intervals; 0 for none.
+        view: the axioms and the tables, and how they are read.
+        formulas: closed ones over the symbols of the theory, in place of its axioms.
+        part: of the traces, by name; None for all.
+        traces: the numbers of the traces to count, in place of a part.
+        resamples: how often traces are drawn again, for the intervals; 0 for none.
         seed: of these draws.
-        budget: bytes that intermediate results may take.
-        end: whether cells that fail only since their trace ends are undecided, or false. Sums of
-            degrees have no such cells: there, all ends are final.
+
+    Raises:
+        FotError: a formula is wrong, there are no such traces, or a number is out of range.
+        LimitError: with the rule that does not fit the budget, when it comes to it.
+    """
+    axioms = rule_axioms(view, formulas)
+    chosen = chosen_traces(view.tables.batch, traces, view.parts, part)
+    draws = Draws(len(chosen), resamples, seed)
+    return (counted_rule(axiom, rule_counts(view, axiom), chosen, draws) for axiom in axioms)
+
+
+def rule_axioms(view: View, formulas: Sequence[str]) -> Sequence[CheckedAxiom]:
+    """Closed formulas as axioms; without any, those of the view.
+
+    Raises:
+        FotError: a formula is wrong.
+    """
+    return [_rule(text, view.tables.signature) for text in formulas] or view.theory.axioms
+
+
+def chosen_traces(
+    total: int,
+    traces: Sequence[int] | None,
+    parts: Mapping[str, tuple[int, ...]],
+    part: str | None,
+) -> ChosenTraces:
+    """The numbers of the traces to count, of so many.
+
+    Raises:
+        DataError: there are no such traces.
+    """
+    if part is not None:
+        traces = _traces(parts, part)
+    chosen = np.arange(total) if traces is None else np.asarray(traces, dtype=np.int64)
+    if not len(chosen) or chosen.min() < 0 or chosen.max() >= total:
+        raise DataError(f"rules are counted on some of the traces 0 to {total - 1}")
+    return chosen
+
+
+def rule_counts(view: View, axiom: CheckedAxiom) -> tuple[Counts, Counts | None]:
+    """The cells of a rule, counted by trace: all, and those far enough from the end.
 
     Raises:
         LimitError: with the rule that does not fit the budget.
-        DataError: there are no such traces, or a number is out of range.
     """
-    chosen = np.arange(tables.batch) if traces is None else np.asarray(traces, dtype=np.int64)
-    if not len(chosen) or chosen.min() < 0 or chosen.max() >= tables.batch:
-        raise DataError(f"rules are counted on some of the traces 0 to {tables.batch - 1}")
-    draws = Draws(len(chosen), resamples, seed)
-    strengths = []
-    for axiom in axioms:
-        cells = cells_of(axiom, tables, semantics, threshold, budget, end=end)
-        try:
-            every, uncut = count(cells, crisp=semantics.boolean)
-        except LimitError as error:
-            raise LimitError(f"'{axiom.name}': {error.diagnostics[0].message}") from None
-        implies = cells.prefix.rule is not None
-        strengths.append(
-            Rule(
-                axiom.name, str(axiom.source), implies, _strength(every, chosen, draws, implies),
-                None if uncut is None else _strength(uncut, chosen, draws, implies),
-                int(every.absent[chosen].sum()), int(every.undecided[chosen].sum()),
-            )
-        )  # fmt: skip
-    return tuple(strengths)
+    cells = view.cells(axiom)
+    try:
+        return count(cells, crisp=cells.semantics.boolean)
+    except LimitError as error:
+        raise LimitError(f"'{cells.name}': {error.diagnostics[0].message}") from None
 
 
-def _strength(counts: Counts, traces: Any, draws: Draws, implication: bool) -> Strength:
+def counted_rule(
+    axiom: CheckedAxiom,
+    counts: tuple[Counts, Counts | None],
+    traces: ChosenTraces,
+    draws: Draws,
+) -> Rule:
+    """How a rule does on some traces, by its counts on all."""
+    every, uncut = counts
+    implies = prefix(axiom.formula).rule is not None
+    return Rule(
+        axiom.name, str(axiom.source), implies, _strength(every, traces, draws, implies),
+        None if uncut is None else _strength(uncut, traces, draws, implies),
+        int(every.absent[traces].sum()), int(every.undecided[traces].sum()),
+    )  # fmt: skip
+
+
+def _rule(text: str, signature: Signature) -> CheckedAxiom:
+    source = parse_formula(text, source="--formula")
+    checked = check_formula(source, signature)
+    if checked.free:
+        names = listing([axis.name for axis in checked.free])
+        raise DataError(f"a rule has no free variables, but '{text}' has {names}; bind them")
+    return CheckedAxiom(text, checked.formula, 1.0, source)
+
+
+def _traces(parts: Mapping[str, tuple[int, ...]], part: str) -> tuple[int, ...]:
+    if part not in parts:
+        hint = name_hint(part, parts)
+        if not parts:
+            hint = "the project has no [data.split]"
+        raise DataError(f"there is no part '{part}' of the traces; {hint}")
+    if not parts[part]:
+        raise DataError(f"no trace is for '{part}'")
+    return parts[part]
+
+
+def _strength(counts: Counts, traces: ChosenTraces, draws: Draws, implication: bool) -> Strength:
     kinds = (counts.support, counts.held, counts.base_cells, counts.base_true)
     by_trace = np.stack(kinds)[:, traces]
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from fotltn.analysis.evaluate_cells import degrees_of
 from fotltn.analysis.record import look_up
-from fotltn.logic.check import CheckedTheory
-from fotltn.semantics.config import Semantics
-from fotltn.semantics.tables import Tables
+from fotltn.analysis.view import View
 from fotltn.syntax.formula import Formula
-from fotltn.syntax.notebook import bar, table, text
+from fotltn.syntax.notebook import bar, code, table, text
+from fotltn.syntax.show import show
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,21 +49,19 @@ class Satisfaction:
 
     def _repr_html_(self) -> str:
         heads = ["axiom", "weight", "value", "formula"]
-        rows = [(a.name, f"{a.weight:g}", bar(a.value), a.formula._repr_latex_()) for a in self]
+        rows = [
+            (a.name, f"{a.weight:g}", bar(a.value), code(show(a.formula, "unicode"))) for a in self
+        ]
         left = ["axiom", "value", "formula"]
         return table(heads, rows, left=left) if rows else text("There are no axioms.")
 
 
-def satisfaction(
-    theory: CheckedTheory, tables: Tables, semantics: Semantics, threshold: float | None = None
-) -> Satisfaction:
-    """The degrees of all axioms of a theory; several traces are aggregated as ∀ aggregates.
+def satisfaction(view: View) -> Satisfaction:
+    """The degrees of all axioms of a view; several traces are aggregated as ∀ aggregates.
 
     Raises:
         DataError: a table is missing.
     """
-    formulas = {a.name: a.formula for a in theory.axioms}
-    values = degrees_of(formulas, tables, semantics, threshold)
-    return Satisfaction(
-        tuple(Degree(a.name, a.source, a.weight, values[a.name]) for a in theory.axioms)
-    )
+    axioms = view.theory.axioms
+    values = view.degrees({a.name: a.formula for a in axioms})
+    return Satisfaction(tuple(Degree(a.name, a.source, a.weight, values[a.name]) for a in axioms))

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import torch
+from numpy.typing import ArrayLike
 
 from fotltn.analysis.axes import columns
 from fotltn.analysis.cells import Cells
-from fotltn.analysis.prefix import Layer, Prefix
 from fotltn.errors import LimitError
 from fotltn.logic import core as c
+from fotltn.logic.prefix import Layer, Prefix
 from fotltn.logic.text import text_of
 from fotltn.semantics.tables import Tables
 from fotltn.syntax.theory import RelationDecl
@@ -21,7 +23,7 @@ from fotltn.tree import transform
 _SHOWN = "(shown)"
 
 
-def some_cells(cells: Cells, places: Sequence[Sequence[int]]) -> Cells:
+def some_cells(cells: Cells, places: ArrayLike, tied: Sequence[c.Axis] | None = None) -> Cells:
     """The cells of some bindings alone, which have the same variables, values and truth.
 
     The bindings are tuples of a relation that takes the place of the ∀ that the formula begins
@@ -30,14 +32,15 @@ def some_cells(cells: Cells, places: Sequence[Sequence[int]]) -> Cells:
     Args:
         cells: of the formula.
         places: for each binding, its place on each axis.
+        tied: the axes that these places are on; without, all. Others stay as they are.
 
     Raises:
         LimitError: the formula has no variables, or guards inside G and outside of it.
     """
-    axes, tables = cells.axes, cells.tables
+    axes, tables = cells.axes if tied is None else tuple(tied), cells.tables
     if not axes:
         raise LimitError("a formula without variables has one row")
-    shown = c.Axis(",".join(cells.variables), None, _SHOWN)
+    shown = c.Axis(",".join(axis.name for axis in axes), None, _SHOWN)
     taken: dict[tuple[c.Axis, int | None], c.Variable] = {}
     for axis in axes:
         for place, column in enumerate(columns(axis, tables)):
@@ -56,13 +59,13 @@ def some_cells(cells: Cells, places: Sequence[Sequence[int]]) -> Cells:
         for layer in cells.prefix.layers
     )
     body: c.Formula = transform(cells.body, rule)
-    start = Prefix(_together(layers, shown), body)
-    return replace(
-        cells, prefix=start, free=(), tables=_with_tuples(tables, axes, places), text=text_of(body)
-    )
+    rest = tuple(axis for axis in cells.axes if axis not in axes)
+    start = Prefix(_together(layers, (shown, *rest)), body)
+    shown_tables = _with_tuples(tables, axes, places)
+    return replace(cells.viewed(tables=shown_tables), prefix=start, free=(), text=text_of(body))
 
 
-def _together(layers: Sequence[Layer], shown: c.Axis) -> tuple[Layer, ...]:
+def _together(layers: Sequence[Layer], shown: tuple[c.Axis, ...]) -> tuple[Layer, ...]:
     """One ∀ in place of several, where their guards are read."""
     times = [layer for layer in layers if isinstance(layer, c.Aggregate)]
     guarded = [
@@ -76,22 +79,21 @@ def _together(layers: Sequence[Layer], shown: c.Axis) -> tuple[Layer, ...]:
     guard: c.Formula | None = None
     for _, part in guarded:
         guard = part if guard is None else c.And(guard, part)
-    every = c.Quantifier(True, (shown,), guard, c.Truth(True))
+    every = c.Quantifier(True, shown, guard, c.Truth(True))
     cut = before[0] if before else 0
     return (*times[:cut], every, *times[cut:])
 
 
-def _with_tuples(tables: Tables, axes: Sequence[c.Axis], places: Sequence[Sequence[int]]) -> Tables:
+def _with_tuples(tables: Tables, axes: Sequence[c.Axis], places: ArrayLike) -> Tables:
     """Tables with a relation of the entities at some places of axes."""
-    sorts = [column.sort for axis in axes for column in columns(axis, tables)]
-    rows = [
-        [
-            column.entities[place]
-            for axis, place in zip(axes, binding, strict=True)
-            for column in columns(axis, tables)
-        ]
-        for binding in places
+    bindings = np.asarray(places).reshape(-1, len(axes))
+    every = [
+        (column.sort, np.asarray(column.entities)[bindings[:, place]])
+        for place, axis in enumerate(axes)
+        for column in columns(axis, tables)
     ]
-    tuples = torch.tensor(rows, dtype=torch.long, device=tables.lengths.device)
+    sorts = [sort for sort, _ in every]
+    tuples = torch.tensor(np.stack([entities for _, entities in every], -1), dtype=torch.long)
+    tuples = tuples.to(tables.lengths.device)
     declared = RelationDecl(_SHOWN, tuple(sorts))
-    return tables.with_relation(declared, tuples.reshape(len(rows), len(sorts)))
+    return tables.with_relation(declared, tuples)

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fotltn.cli.output import warn
-from fotltn.errors import DataError
+from fotltn.errors import DataError, Diagnostic, Severity
 
 if TYPE_CHECKING:
     from fotltn.cli.display import Display
     from fotltn.posterior.run import SamplingProgress
+    from fotltn.project.blocked import BlockedModel
     from fotltn.project.model import Model
 
 
@@ -24,7 +25,10 @@ def asked_model(
     if evidence and not data:
         raise DataError("--evidence needs --data: a model has seen its own labels")
     if not data and not horizon:
-        return find_model(path)
+        model = find_model(path)
+        if model.config.data.prepared is not None:
+            warn([_first_block(model)])
+        return model
     display: Display | None = None
 
     def show(progress: SamplingProgress) -> None:
@@ -43,3 +47,38 @@ def asked_model(
             display.end(None)
     warn(model.facts.warnings)
     return model
+
+
+def asked_blocks(path: Path, data: Sequence[Path] | None) -> BlockedModel | None:
+    """The model of a command over all blocks of prepared data, if it is asked about these."""
+    from fotltn.project.blocked import is_prepared, model_on_disk, model_over_blocks
+    from fotltn.project.config import read_config
+    from fotltn.project.find import find_model, is_project
+
+    if data:
+        if not any(is_prepared(one) for one in data):
+            return None
+        if len(data) > 1:
+            raise DataError("prepared data are given alone: --data is one folder of them")
+        return model_over_blocks(find_model(path), data[0])
+    if not is_project(path):
+        return None
+    config = read_config(path)
+    return None if config.data.prepared is None else model_on_disk(find_model(path), config)
+
+
+def refuse_evidence(evidence: bool) -> None:
+    """Refuse labels as evidence where there are no worlds to sample."""
+    if evidence:
+        raise DataError("--evidence is for sampled worlds, and prepared data have none")
+
+
+def _first_block(model: Model) -> Diagnostic:
+    traces = len(model.facts.traces)
+    return Diagnostic(
+        f"the data were prepared in blocks, and this answers for the first one, of {traces} "
+        f"{'trace' if traces == 1 else 'traces'}",
+        severity=Severity.WARNING,
+        hint="score, audit, rules and predict go over all: give the project, or its prepared data "
+        "as --data",
+    )

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from rich.console import Group
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.styled import Styled
 from rich.table import Table
 
 from fotltn.cli.output import warn
 from fotltn.cli.tables import metrics_table, show
 from fotltn.cli.terminal import Terminal
 from fotltn.errors import listing
-from fotltn.format import count, degree, number
+from fotltn.format import count, degree, number, signed
 from fotltn.project.callbacks import Callback
 
 if TYPE_CHECKING:
@@ -26,6 +28,10 @@ if TYPE_CHECKING:
     from fotltn.project.model import Model
 
 _SECONDS = 10.0  # between lines where there is no terminal
+
+_BACK = 10  # epochs, from which on a value goes up or down
+_STEADY = 0.0015  # a change that is none
+_STAY = 6  # axioms of the summary that stays
 
 
 class Display(Callback):
@@ -47,6 +53,8 @@ class Display(Callback):
         self.best = 0
         self.last = time.monotonic() if patient else 0.0
         self.mixing: MixingReport | None = None
+        self.first: Epoch | None = None
+        self.recent: deque[Epoch] = deque(maxlen=_BACK)
         self.expect("sampling", "sweeps", sweeps)
 
     def expect(self, verb: str, what: str, total: int | None) -> None:
@@ -92,9 +100,12 @@ class Display(Callback):
     def epoch(self, epoch: Epoch) -> None:
         """Show an epoch."""
         self.best = epoch.number if epoch.best else self.best
+        self.first = self.first or epoch
+        self.recent.append(epoch)
         if self.live is not None:
             self.bar.update(self.task, completed=epoch.number)
-            self.live.update(Group(self.bar, _view(epoch, self.best)))
+            rows = max(3, self.console.height - 6)
+            self.live.update(Group(self.bar, _losses(epoch, self.best), self.axioms(rows)))
         elif not self.quiet and time.monotonic() - self.last > _SECONDS:
             self.last = time.monotonic()
             axioms = "" if epoch.axioms is None else f", axioms {degree(1 - epoch.axioms)}"
@@ -112,10 +123,36 @@ class Display(Callback):
             learned = "".join(f", weight of {n} {number(w)}" for n, w in progress.weights.items())
             print(f"sweep {progress.sweep} of {progress.of}{learned}{agreed}", file=sys.stderr)
 
-    def end(self, model: Model | None) -> None:  # noqa: ARG002
-        """Leave the live view."""
+    def axioms(self, most: int, *, since_start: bool = False) -> Table:
+        """The values of axioms, the worst first, with where they go.
+
+        Args:
+            most: of so many; others are counted.
+            since_start: compare with the first epoch, not with some epochs ago.
+        """
+        now, before = self.recent[-1], self.first if since_start else self.recent[0]
+        assert before is not None
+        table = Table(box=None, show_header=False, pad_edge=False)
+        for justify in ("left", "right", "left", "right"):
+            table.add_column(justify=justify)
+        ranked = sorted(now.values.items(), key=lambda item: item[1])
+        for name, value in ranked[:most]:
+            style, change = shade(value), value - before.values.get(name, value)
+            shown = trend(change)
+            told = f"{shown} {signed(change)}" if since_start else shown
+            table.add_row(name, Styled(degree(value), style), Styled(bar(value), style), told)
+        if len(ranked) > most:
+            rest = f"{count(len(ranked) - most)} more, from {degree(ranked[most][1])} on"
+            table.add_row("…", "", rest, "")
+        return table
+
+    def end(self, model: Model | None) -> None:
+        """Leave the live view; what axioms came to stays."""
         if self.live is not None:
             self.live.stop()
+            if model is not None and self.recent and self.recent[-1].values:
+                self.console.print("axioms, the lowest first, and their change in training:")
+                self.console.print(self.axioms(_STAY, since_start=True))
 
 
 def stated_definitions(model: Model) -> Iterator[str]:
@@ -127,15 +164,23 @@ def stated_definitions(model: Model) -> Iterator[str]:
             yield f"{head} is computed as {how.formula}, as {listing(how.axioms, 20)} {say}"
 
 
-def _view(epoch: Epoch, best: int) -> Table:
+def shade(value: float) -> str:
+    """The colour of a degree: that of what is false, in between, or true."""
+    return "red" if value < 0.5 else "yellow" if value < 0.9 else "green"
+
+
+def trend(change: float) -> str:
+    """Where a degree goes: up, down, or nowhere."""
+    return "·" if abs(change) < _STEADY else "↑" if change > 0 else "↓"
+
+
+def _losses(epoch: Epoch, best: int) -> Table:
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="bold")
     table.add_column(justify="right")
     table.add_column()
     table.add_row("loss", number(epoch.loss, 4), f"best epoch {best}")
     table.add_row("facts", number(epoch.facts, 4), f"watched {number(epoch.watched, 4)}")
-    for name, value in epoch.values.items():
-        table.add_row(name, degree(value), bar(value))
     return table
 
 

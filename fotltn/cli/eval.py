@@ -24,15 +24,15 @@ from fotltn.cli.options import (
 from fotltn.cli.output import as_bytes, emit_json, time_point, warn
 from fotltn.cli.values import ValueRow, show_values, value_rows
 from fotltn.errors import DataError
-from fotltn.logic.check import CheckedTheory, check_formula
+from fotltn.logic.check import CheckedFormula, CheckedTheory, check_formula
 from fotltn.logic.check import check as check_theory
 from fotltn.semantics.config import PMean, Semantics, check_threshold, semantics_of
 from fotltn.syntax.load import load_theory
 from fotltn.syntax.parse import parse_formula
 
 if TYPE_CHECKING:
-    from fotltn.grounding.facts import Facts
-    from fotltn.logic import core as c
+    from fotltn.analysis.view import View
+    from fotltn.evaluation import Time
     from fotltn.semantics.tables import Tables
 
 
@@ -73,19 +73,37 @@ def evaluate(
     check_threshold(threshold, meaning)
     checked = check_theory(load_theory(theory))
     goals = _goals(checked, formula or [])
-    time = time_point(at)
-    room = as_bytes(budget)
-    from fotltn.data import stated
+    time, room = time_point(at), as_bytes(budget)
+    from fotltn.analysis.view import stated_view
     from fotltn.grounding.clock import clock_of
+    from fotltn.project.blocked import facts_on_disk, is_prepared
 
     clock = clock_of(step, origin, timezone)
-    table, tables = stated(checked, facts, horizon=horizon, clock=clock)
-    longest, several = max(table.lengths), len(table.traces) > 1
-    if time is not None and time >= longest:
-        raise DataError(f"the time point {time} does not exist: there are 0 to {longest - 1}")
-    rows = _rows(goals, tables, table, meaning, time, threshold, room)
+
+    def rows_of(view: View) -> list[list[ValueRow]]:
+        if meaning.boolean and threshold is None:
+            _refuse_degrees(view, goals)
+        return _rows(view, goals, time)
+
+    def of_block(view: View, _: Tables) -> tuple[list[list[ValueRow]], int]:
+        return rows_of(view), view.tables.horizon
+
+    if any(map(is_prepared, facts)):
+        if len(facts) > 1 or horizon is not None:
+            raise DataError("prepared data are given alone, with no --horizon")
+        on_disk = facts_on_disk(checked, facts[0], clock)
+        read = on_disk.under(semantics=meaning, threshold=threshold, budget=room)
+        told = read.each("values", of_block)
+        _check_time(time, max(points for _, points in told))
+        blocks, several, odd = [some for some, _ in told], on_disk.total > 1, on_disk.how.warnings
+    else:
+        view = stated_view(checked, facts, horizon=horizon, clock=clock)
+        view = view.under(semantics=meaning, threshold=threshold, budget=room)
+        _check_time(time, view.tables.horizon)
+        blocks, several, odd = [rows_of(view)], view.tables.batch > 1, view.warnings
+    rows = [row for of_goal in zip(*blocks, strict=True) for some in of_goal for row in some]
     # Formulas may well use what no axiom uses, so that "not used" would mislead.
-    warnings = (*(() if formula else checked.warnings), *table.warnings)
+    warnings = (*(() if formula else checked.warnings), *odd)
     if as_json:
         emit_json(
             {
@@ -107,16 +125,19 @@ def evaluate(
     show_values(rows, times, several=several, digits=digits)
 
 
-def _goals(
-    checked: CheckedTheory, texts: list[str]
-) -> list[tuple[str, c.Formula, tuple[c.Axis, ...]]]:
+def _check_time(time: int | None, horizon: int) -> None:
+    if time is not None and time >= horizon:
+        raise DataError(f"the time point {time} does not exist: there are 0 to {horizon - 1}")
+
+
+def _goals(theory: CheckedTheory, texts: list[str]) -> list[tuple[str, CheckedFormula]]:
+    """What is evaluated, with names: the axioms, or formulas in their place."""
+    signature = theory.signature
     if not texts:
-        return [(a.name, a.formula, ()) for a in checked.axioms]
-    goals = []
-    for text in texts:
-        goal = check_formula(parse_formula(text, source="--formula"), checked.signature)
-        goals.append((text, goal.formula, goal.free))
-    return goals
+        return [(a.name, CheckedFormula(a.formula, (), signature)) for a in theory.axioms]
+    return [
+        (text, check_formula(parse_formula(text, source="--formula"), signature)) for text in texts
+    ]
 
 
 def _exponent(semantics: Semantics) -> float | str | None:
@@ -128,32 +149,36 @@ def _exponent(semantics: Semantics) -> float | str | None:
     return "inf" if p == float("inf") else p
 
 
-def _rows(
-    goals: list[tuple[str, c.Formula, tuple[c.Axis, ...]]],
-    tables: Tables,
-    facts: Facts,
-    semantics: Semantics,
-    time: int | None,
-    threshold: float | None,
-    budget: int,
-) -> list[ValueRow]:
-    """The values of all goals; none where a trace has ended before the time that is asked for."""
-    from fotltn.analysis.ask import Answer
-    from fotltn.evaluation import evaluate_all, present
+def _refuse_degrees(view: View, goals: list[tuple[str, CheckedFormula]]) -> None:
+    """Refuse facts that are neither true nor false, where no threshold says which they are."""
+    from fotltn.logic.parts import predicates_in
+    from fotltn.semantics.crisp import true
+    from fotltn.semantics.sparse import SparseTable
 
-    values = evaluate_all(
-        {name: core for name, core, _ in goals}, tables, semantics, at=time, threshold=threshold,
-        budget=budget,
-    )  # fmt: skip
-    rows: list[ValueRow] = []
-    for name, _, free in goals:
-        tensor = present(values[name], free, tables, at="all", batched=True)
-        times, lengths = tuple(range(tables.horizon)), facts.lengths
-        if time is not None:
-            times, lengths = (time,), (tables.horizon,) * tables.batch
-            tensor = tensor[..., time : time + 1]
-        rows += value_rows(name, Answer(name, free, tensor, times, lengths, tables.names))
-    if time is None:
-        return rows
-    ended = {name for name, n in zip(facts.traces, facts.lengths, strict=True) if time >= n}
-    return [replace(row, values=[None]) if row.trace in ended else row for row in rows]
+    for name in sorted(predicates_in(*(goal.formula for _, goal in goals))):
+        table = view.tables.table(name)
+        true(name, table.value if isinstance(table, SparseTable) else table, None)
+
+
+def _rows(
+    view: View, goals: list[tuple[str, CheckedFormula]], time: int | None
+) -> list[list[ValueRow]]:
+    """The values of each goal; none where a trace has ended before the time that is asked for."""
+    from fotltn.analysis.ask import answers
+
+    tables, rows = view.tables, []
+    at: Time = "all"
+    if time is not None:  # of blocks on disk, others may have longer traces
+        at = time if time < tables.horizon else 0
+    every = answers(view, dict(goals), at=at)
+    full = (tables.horizon,) * tables.batch
+    ended = set()
+    if time is not None:
+        ended = {tables.names.trace(n) for n in range(tables.batch) if time >= tables.length(n)}
+    for name, _ in goals:
+        answer = every[name] if time is None else replace(every[name], lengths=full)
+        rows.append([
+            replace(row, times=[time or 0], values=[None]) if row.trace in ended else row
+            for row in value_rows(name, answer)
+        ])  # fmt: skip
+    return rows

@@ -21,13 +21,12 @@ from fotltn.cli.options import (
 )
 from fotltn.cli.output import as_bytes, emit_json, warn
 from fotltn.errors import DataError, missing
-from fotltn.semantics.config import Semantics, check_share, named
+from fotltn.semantics.config import check_share, named
 
 if TYPE_CHECKING:
-    from fotltn.analysis.truncation import End
     from fotltn.grounding.clock import Clock
-    from fotltn.web.inspected import Inspected
     from fotltn.web.serve import Address
+    from fotltn.web.sides import Side
     from fotltn.web.state import WebState
 
 
@@ -102,10 +101,11 @@ def inspect(
 
     clock = clock_of(step, origin, timezone)
 
-    def read() -> list[Inspected]:
+    def read() -> list[Side]:
         console = Terminal(sys.stderr)
         with console.status(console.render_str(f"reading {', '.join(map(str, paths))}")):
-            return _sides(paths, meaning, p, threshold, end, horizon, clock, data or [])
+            sides = _sides(paths, data or [], horizon, clock)
+        return [side.under(semantics=meaning, p=p, threshold=threshold, end=end) for side in sides]
 
     def announce(names: str, address: Address) -> None:
         """Print where the pages are, at once."""
@@ -136,16 +136,9 @@ def inspect(
 
 
 def _sides(
-    paths: list[Path],
-    semantics: Semantics | None,
-    p: float | None,
-    threshold: float | None,
-    end: End | None,
-    horizon: int | None,
-    clock: Clock | None,
-    data: list[Path],
-) -> list[Inspected]:
-    from fotltn.web.inspected import of_facts, of_model
+    paths: list[Path], data: list[Path], horizon: int | None, clock: Clock | None
+) -> list[Side]:
+    from fotltn.web.sides import side_of, side_of_facts
 
     first, *rest = paths
     if first.suffix == ".fot":
@@ -153,19 +146,11 @@ def _sides(
             raise DataError("--data needs a model; a theory takes files of facts")
         if not rest:
             raise DataError(f"facts are needed with a theory: fotltn inspect {first} facts.csv")
-        return [
-            of_facts(
-                first, rest, semantics=semantics, p=p, threshold=threshold, horizon=horizon,
-                clock=clock, end=end or "undecided",
-            )
-        ]  # fmt: skip
+        return [side_of_facts(first, rest, horizon=horizon, clock=clock)]
     if len(rest) > 1:
         raise DataError(f"one model or two can be looked at, not {len(paths)}")
     if horizon is not None:
         raise DataError("--horizon is for facts; a model has its own")
     if clock is not None:
         raise DataError("--step is for facts; a model knows what its times are")
-    return [
-        of_model(path, data=data, semantics=semantics, p=p, threshold=threshold, end=end)
-        for path in paths
-    ]
+    return [side_of(path, data) for path in paths]

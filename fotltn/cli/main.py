@@ -23,12 +23,15 @@ from fotltn.cli.new import new
 from fotltn.cli.output import FINDINGS, INTERRUPTED, Escaping, complain
 from fotltn.cli.plan import plan
 from fotltn.cli.predict import predict
+from fotltn.cli.prepare import prepare
 from fotltn.cli.report import report
 from fotltn.cli.reproduce import reproduce
 from fotltn.cli.rules import rules
 from fotltn.cli.score import score
+from fotltn.cli.shards import in_shards
 from fotltn.cli.show import show
 from fotltn.cli.train import train
+from fotltn.cli.tune import tune
 from fotltn.cli.violations import violations
 from fotltn.cli.watch import watch
 from fotltn.cli.worlds import worlds
@@ -78,14 +81,16 @@ app = typer.Typer(
 )
 _COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
     "Theories and facts": {
-        "check": check, "show": show, "eval": evaluate, "rules": rules, "monitor": monitor,
+        "check": check, "show": show, "eval": in_shards(evaluate), "rules": in_shards(rules),
+        "monitor": monitor,
         "watch": watch,
         "plan": plan,
     },
-    "Learning": {"new": new, "train": train, "worth": worth},
+    "Learning": {"new": new, "prepare": prepare, "train": train, "tune": tune, "worth": worth},
     "Models": {
-        "score": score, "ask": ask, "predict": predict, "worlds": worlds, "doubt": doubt,
-        "violations": violations, "audit": audit, "report": report, "inspect": inspect,
+        "score": in_shards(score), "ask": ask, "predict": in_shards(predict), "worlds": worlds,
+        "doubt": doubt,
+        "violations": violations, "audit": in_shards(audit), "report": report, "inspect": inspect,
     },
     "The paper": {"reproduce": reproduce},
 }  # fmt: skip

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fotltn.cli.options import Exponent, TheoryFile
+from fotltn.cli.options import Exponent, Horizon, TheoryFile
 from fotltn.cli.output import INTERRUPTED, emit_json, warn
 from fotltn.cli.tables import add, binding_text, grid, say, show
 from fotltn.errors import DataError
@@ -22,7 +22,7 @@ from fotltn.syntax.load import load_theory
 
 if TYPE_CHECKING:
     from fotltn.monitor.monitor import Monitor
-    from fotltn.monitor.steps import InputLine, TraceStep
+    from fotltn.monitor.steps import InputLine
     from fotltn.monitor.verdicts import State, States, ValueBounds
 
 #: The exit status if an axiom is violated at the end.
@@ -39,10 +39,7 @@ def monitor(
         int | None,
         typer.Option("--every", min=1, help="Print the states of all axioms every N steps."),
     ] = None,
-    horizon: Annotated[
-        int | None,
-        typer.Option("--horizon", min=1, help="The number of steps of the trace, if it is known."),
-    ] = None,
+    horizon: Horizon = None,
     semantics: Annotated[
         str, typer.Option("--semantics", help=f"For values: one of {', '.join(SEMANTICS)}.")
     ] = "stable-product",
@@ -94,10 +91,8 @@ def monitor(
         printer = _Printer(watched, every, as_json)
         interrupted = False
         try:
-            if begun is not None and header is None:
-                printer.run([begun])
-            for batch in itertools.chain([lines[1:]], batches):
-                printer.run(*_parsed(batch))
+            for batch in itertools.chain([lines if header is None else lines[1:]], batches):
+                printer.run(batch)
         except KeyboardInterrupt:
             interrupted = True
     if watched.count == 0 and interrupted:
@@ -142,19 +137,6 @@ def _batches(source: Path | None, stack: ExitStack) -> Iterator[list[InputLine]]
         yield [one.line for one in batch]
 
 
-def _parsed(lines: list[InputLine]) -> tuple[list[TraceStep], DataError | None]:
-    """The steps of lines up to the first that is none, and what is wrong with that."""
-    from fotltn.monitor.steps import read_line
-
-    steps: list[TraceStep] = []
-    for line in lines:
-        try:
-            steps.append(read_line(line))
-        except DataError as error:
-            return steps, error
-    return steps, None
-
-
 # --- output ----------------------------------------------------------------------------------
 
 
@@ -178,11 +160,11 @@ class _Printer:
         self.every = every or (1 if as_json else None)
         self.told: dict[str, str] = {}
 
-    def run(self, steps: list[TraceStep], error: DataError | None = None) -> None:
+    def run(self, steps: list[InputLine]) -> None:
         """Go on, and stop where states are to be printed with their values.
 
         Raises:
-            DataError: a step does not fit the theory; or the error, after the steps.
+            DataError: a line is no step of the theory; those before it are done.
         """
         while steps:
             room = len(steps)
@@ -195,8 +177,6 @@ class _Printer:
             if self.every is not None and self.monitor.count % self.every == 0:
                 self._states(states)
         sys.stdout.flush()
-        if error is not None:
-            raise error
 
     def _changes(self, states: States) -> None:
         for state in states:

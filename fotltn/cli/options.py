@@ -58,6 +58,10 @@ TraceEnd = Annotated[
         help="What fails only because its trace ends: undecided, or (final) a violation.",
     ),
 ]
+Horizon = Annotated[
+    int | None,
+    typer.Option("--horizon", min=1, help="The number of steps of the trace, if it is known."),
+]
 At = Annotated[str, typer.Option("--at", help="A time point, or 'all'.")]
 Budget = Annotated[str, typer.Option("--budget", help="Memory for intermediate results: 4G, 500M.")]
 Digits = Annotated[int, typer.Option("--digits", help="Digits after the point.", min=1, max=17)]

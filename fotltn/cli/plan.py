@@ -12,22 +12,24 @@ import typer
 
 from fotltn.cli.options import At, Budget, Exponent, Json, SemanticsName
 from fotltn.cli.output import as_bytes, emit_json, time_point, warn
-from fotltn.errors import DataError, Diagnostic, name_hint
+from fotltn.errors import DataError, name_hint
+from fotltn.format import size
 from fotltn.logic import core as c
 from fotltn.logic.check import check as check_theory
 from fotltn.logic.signature import Signature
-from fotltn.plan.explain import as_dict, duration, size
+from fotltn.plan.explain import as_dict, duration
 from fotltn.plan.sizes import Sizes, Sparse
 from fotltn.semantics.config import semantics_of
 from fotltn.syntax.load import load_theory
 
 if TYPE_CHECKING:
     from fotltn.plan.work import Kind
+    from fotltn.project.build import Built
 
 
 def plan(
     theory: Annotated[
-        Path, typer.Argument(help="A theory file (.fot); or a project, to plan its sampling.")
+        Path, typer.Argument(help="A theory file (.fot); or a project, to plan its training.")
     ],
     posterior: Annotated[
         bool,
@@ -63,8 +65,9 @@ def plan(
     The plan lists the steps of each axiom: axes, route and reason, FLOPs, bytes, compared with
     dense evaluation. Two-valued logic follows rows of facts, without steps. Nothing is evaluated. A
     plan that cannot fit the budget is refused, with the bytes that it would need. For a project
-    that learns a posterior, the plan says what is drawn, lists the tracks with the states of their
-    automata, what ties them and by which route, and what a sweep costs on its data.
+    that learns by gradients, the plan says what a step takes, and what it takes of each of several
+    processes. For one that learns a posterior, it says what is drawn, lists the tracks with the
+    states of their automata, what ties them and by which route, and what a sweep costs.
     """
     if posterior or theory.suffix == ".toml" or theory.is_dir():
         if counts or facts:
@@ -82,11 +85,10 @@ def plan(
     if meaning.boolean:
         text, shown, done = _by_rows(formulas, checked.signature, sizes, room)
     else:
-        from fotltn.engine import compile_formulas
+        from fotltn.evaluation import planned
         from fotltn.plan.work import work
 
-        program = compile_formulas(formulas, checked.signature, meaning, at=time)
-        made = program.plan(sizes, budget=room)
+        made = planned(formulas, checked.signature, meaning, sizes, at=time, budget=room)
         text, shown, done = made.explain(), as_dict(made), work(made)
     seconds = _seconds(done, boolean=meaning.boolean) if timed else None
     if as_json:
@@ -117,28 +119,38 @@ def _because(chosen: str) -> str:
 
 
 def _plan_project(path: Path, *, posterior: bool, timed: bool, as_json: bool) -> None:
-    """How the worlds of a project would be sampled."""
-    from dataclasses import asdict, replace
+    """What a project takes: a step of training, or the sampling of its worlds."""
+    from dataclasses import replace
 
-    from fotltn.posterior.plan import explain, plan_of, seconds_of
-    from fotltn.posterior.run import sampler_of
-    from fotltn.project.build import build
+    from fotltn.project.build import build, build_from_disk
     from fotltn.project.config import read_config
-    from fotltn.project.problem import problem_of
-    from fotltn.project.sensing import network_plan
+    from fotltn.project.step_plan import step_plan
 
     config = read_config(path)
     if posterior:
         config = replace(config, method="posterior")
-    built = build(config)
-    if built.config.method != "posterior":
-        raise DataError(
-            Diagnostic(
-                f"the project '{path}' learns by gradients{_because(built.chosen)}, and its theory "
-                "is planned",
-                hint="fotltn plan THEORY --size SORT=NUMBER …; or --posterior, for sampling",
-            )
-        )
+    built = build(config) if config.data.prepared is None else build_from_disk(config)
+    if built.config.method == "posterior":
+        _plan_sampling(path, built, timed=timed, as_json=as_json)
+        return
+    made = step_plan(built, timed=timed)
+    if as_json:
+        emit_json({"ok": True, "project": str(path), "method": "gradient", **made.as_dict()})
+        return
+    warn((*built.world.theory.warnings, *built.world.facts.warnings))
+    print(f"learns by gradients{_because(built.chosen)}")
+    for line in made.explain():
+        print(line)
+
+
+def _plan_sampling(path: Path, built: Built, *, timed: bool, as_json: bool) -> None:
+    from dataclasses import asdict
+
+    from fotltn.posterior.plan import explain, plan_of, seconds_of
+    from fotltn.posterior.run import sampler_of
+    from fotltn.project.problem import problem_of
+    from fotltn.project.sensing import network_plan
+
     sampler = sampler_of(problem_of(built))
     made, networks = plan_of(sampler), network_plan(built)
     seconds = seconds_of(sampler) if timed else None

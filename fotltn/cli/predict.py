@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fotltn.cli.asked import asked_model
+from fotltn.cli.asked import asked_blocks, asked_model, refuse_evidence
 from fotltn.cli.options import Evidence, ModelFolder, NewHorizon, NewTables
 from fotltn.cli.output import emit_json, emit_text
+from fotltn.sharing import is_first
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def predict(
@@ -41,24 +46,43 @@ def predict(
     can be read again as facts. Without -o, it goes to standard output as CSV. Exit status: 0 if it
     was written, 1 if the input has errors, 2 for a wrong call.
     """
-    from fotltn.analysis.predictions import write_table
-
-    table = asked_model(model, data, horizon, evidence=evidence).predictions(
-        predicate or None, decide=decide
-    )
     if output is not None:
-        write_table(table, output)
+        from fotltn.analysis.predictions import write_table
+
+        tables = _tables(model, data, horizon, evidence, predicate or None, decide)
+        written = write_table(tables, output) if is_first() else sum(t.num_rows for t in tables)
         if as_json:
-            emit_json({"ok": True, "file": str(output), "rows": table.num_rows})
+            emit_json({"ok": True, "file": str(output), "rows": written})
         else:
-            print(f"{output}: {table.num_rows:,} rows")
+            print(f"{output}: {written:,} rows")
         return
+    tables = _tables(model, data, horizon, evidence, predicate or None, decide)
     if as_json:
-        emit_json({"ok": True, "predictions": table.to_pylist()})
+        rows = [row for table in tables for row in table.to_pylist()]
+        emit_json({"ok": True, "predictions": rows})
         return
     import pyarrow as pa
     import pyarrow.csv as csv
 
-    sink = pa.BufferOutputStream()
-    csv.write_csv(table, sink)
-    emit_text(sink.getvalue().to_pybytes().decode())
+    for number, table in enumerate(tables):
+        sink = pa.BufferOutputStream()
+        csv.write_csv(table, sink, csv.WriteOptions(include_header=number == 0))
+        emit_text(sink.getvalue().to_pybytes().decode())
+
+
+def _tables(
+    model: Path,
+    data: list[Path] | None,
+    horizon: int | None,
+    evidence: bool,
+    predicates: list[str] | None,
+    decide: bool,
+) -> Iterator[pa.Table]:
+    """The rows, of one block of prepared data after another, or all at once."""
+    blocks = None if horizon else asked_blocks(model, data)
+    if blocks is None:
+        asked = asked_model(model, data, horizon, evidence=evidence)
+        yield asked.predictions(predicates, decide=decide)
+        return
+    refuse_evidence(evidence)
+    yield from blocks.predictions(predicates, decide=decide)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +11,8 @@ import typer
 from fotltn.cli.asked import asked_model
 from fotltn.cli.options import ModelFolder, NewTables, Threshold
 from fotltn.cli.output import emit_json
+from fotltn.errors import DataError
+from fotltn.format import size
 from fotltn.semantics.config import check_share
 
 _PAGE = Path("report.html")
@@ -32,6 +32,14 @@ def report(
     force: Annotated[
         bool, typer.Option("--force", help="Replace the file even if it is not a report.")
     ] = False,
+    brief: Annotated[
+        bool,
+        typer.Option("--brief", help="One page: a verdict, three numbers, what to do."),
+    ] = False,
+    pdf: Annotated[
+        bool,
+        typer.Option("--pdf", help="Also print the page into a PDF beside it, by Chromium."),
+    ] = False,
     as_json: Annotated[
         bool,
         typer.Option("--json", help="Print the content as JSON; the page is written only with -o."),
@@ -41,21 +49,32 @@ def report(
 
     It opens offline, light or dark, and prints well. It has metrics, training, every axiom with its
     audit, its truth over time and its worst bindings, precision and recall, calibration, the
-    theory, and where it all comes from. An existing report is replaced; any other file only with
-    --force. Exit status: 0 if it is written, 1 if the input has errors, 2 for a wrong call.
+    theory, and where it all comes from; --brief is for readers who decide. An existing report is
+    replaced; any other file only with --force. Exit status: 0 if it is written, 1 if the input has
+    errors, 2 for a wrong call.
     """
     check_share(threshold)
     place = place_of(output, force=force, as_json=as_json)
-    from fotltn.reporting.model_report import model_content, model_page
+    if pdf and place is None:
+        raise DataError("the PDF is written beside a page; name one with -o")
+    from fotltn.cli.terminal import bar
+    from fotltn.reporting.model_report import brief_page, model_content, model_page
+    from fotltn.reporting.pdf import check_pdf, write_pdf
 
-    with _bar("axioms", quiet=as_json) as show:
+    printed = place.with_suffix(".pdf") if pdf and place is not None else None
+    if printed is not None:
+        check_pdf(printed, force=force)
+
+    with bar("axioms", quiet=as_json) as show:
         content = model_content(
             asked_model(model, data), name_of(model), threshold=threshold, top=top, on_step=show
         )
     text = ""
     if place is not None:
-        with _bar("drawing", quiet=as_json) as show:
-            text = model_page(content, on_step=show)
+        with bar("drawing", quiet=as_json) as show:
+            text = brief_page(content) if brief else model_page(content, on_step=show)
+    if printed is not None:
+        write_pdf(text, printed)
     deliver(content.told, content.as_dict, text, place, force=force, as_json=as_json)
 
 
@@ -87,25 +106,10 @@ def deliver(
     if as_json:
         emit_json({"ok": True, "file": None if place is None else str(place), **content()})
     else:
-        print(f"{place}: {told}, {len(text.encode()) / 1024:,.0f} KiB")
+        print(f"{place}: {told}, {size(len(text.encode()))}")
 
 
 def name_of(path: Path) -> str:
     """The last two parts of a path, and no more, since a report is sent around."""
     parts = [part for part in path.parts if part not in (path.anchor, ".", "..")]
     return "/".join(parts[-2:]) or path.resolve().name or str(path)
-
-
-@contextmanager
-def _bar(what: str, *, quiet: bool) -> Iterator[Callable[[int, int], None]]:
-    """A bar on standard error, if that is a terminal, and a function that moves it."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    from fotltn.cli.terminal import Terminal
-
-    console = Terminal(sys.stderr)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    hidden = quiet or not console.is_terminal
-    with Progress(*columns, console=console, disable=hidden, transient=True) as bar:
-        task = bar.add_task(what, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from fotltn.cli.asked import asked_model
+from fotltn.cli.asked import asked_blocks, asked_model
 from fotltn.cli.options import (
     Budget,
     ExactJson,
@@ -28,9 +29,10 @@ from fotltn.semantics.config import SEMANTICS, named
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from fotltn.analysis.blocked_view import BlockedView
     from fotltn.analysis.rules import Estimate, Rule
+    from fotltn.analysis.view import View
     from fotltn.grounding.clock import Clock
-    from fotltn.project.rules import StatedTheory
 
 _LEGEND = (
     "Support: bindings and times where the antecedent is true, in so many traces. Confidence: how "
@@ -110,34 +112,36 @@ def rules(
     everything could be counted, 1 if the input has errors, 2 for a wrong call.
     """
     meaning = named(semantics)
-    from fotltn.decisions import rule_of
     from fotltn.grounding.clock import clock_of
 
     clock = clock_of(step, origin, timezone)
     stated = _Stated(facts or [], presence or [], horizon, clock)
-    told = _read(path, stated, data or [], theory, threshold)
-    if not formula and not told.theory.axioms:
+    view = _read(path, stated, data or [], theory).under(
+        threshold=threshold, end=end, budget=as_bytes(budget)
+    )
+    from fotltn.analysis.blocked_view import BlockedView
+
+    how, traces = (
+        (view.how, view.total) if isinstance(view, BlockedView) else (view, view.tables.batch)
+    )
+    if not formula and not how.theory.axioms:
         raise DataError(f"the theory of '{path}' has no axioms to count; give a --formula")
-    counted = told.rules(
-        formula or (), part=part, semantics=meaning, threshold=threshold, resamples=resamples,
-        seed=seed, budget=as_bytes(budget), end=end,
-    )  # fmt: skip
-    lines = list(_watched(counted, len(formula or told.theory.axioms)))
+    decided = view.decided() if how.learned else view
+    counted = decided.rules(
+        formula or (), part=part, semantics=meaning, resamples=resamples, seed=seed
+    )
+    lines = list(_watched(counted, len(formula or how.theory.axioms)))
     if as_json:
-        rule = told.rule or rule_of(told.tables, threshold)
         emit_json({
-            "ok": True, "part": part, "semantics": meaning.name, **rule.as_dict(),
-            "end": end or told.end, "resamples": resamples, "seed": seed,
-            "traces": told.tables.batch,
+            "ok": True, "part": part, "semantics": meaning.name, **view.rule.as_dict(),
+            "end": how.end, "resamples": resamples, "seed": seed, "traces": traces,
             "rules": [line.as_dict() for line in lines],
-            "warnings": [
-                w.as_dict() for w in (*told.theory.warnings, *told.fact_warnings)
-            ],
+            "warnings": [w.as_dict() for w in (*how.theory.warnings, *how.warnings)],
         })  # fmt: skip
         return
     # Formulas may well use what no axiom uses, so that "not used" would mislead.
-    warn(() if formula else told.theory.warnings)
-    warn(told.fact_warnings)
+    warn(() if formula else how.theory.warnings)
+    warn(how.warnings)
     _print(lines)
 
 
@@ -150,24 +154,28 @@ class _Stated(NamedTuple):
     clock: Clock | None
 
 
-def _read(
-    path: Path,
-    stated: _Stated,
-    data: list[Path],
-    theory: Path | None,
-    threshold: float | None,
-) -> StatedTheory:
-    from fotltn.project.find import is_model
-    from fotltn.project.rules import load_project, of_facts, of_model
+def _read(path: Path, stated: _Stated, data: list[Path], theory: Path | None) -> View | BlockedView:
+    """What rules are counted on; a model has said already what is odd in its data."""
+    from fotltn.analysis.view import stated_view
+    from fotltn.logic.check import check
+    from fotltn.project.blocked import facts_on_disk, is_prepared, project_on_disk
+    from fotltn.project.config import read_config
+    from fotltn.project.find import is_model, load_project
+    from fotltn.syntax.load import load_theory
 
     if path.suffix == ".fot":
         if data or theory is not None:
             raise DataError("--data and --theory need a project; a theory takes --facts")
         if not stated.facts:
             raise DataError(f"'{path}' is a theory, which needs facts: --facts FILE")
-        return of_facts(
-            path, stated.facts, horizon=stated.horizon, presence=stated.presence, clock=stated.clock
-        )
+        if any(map(is_prepared, stated.facts)):
+            if len(stated.facts) > 1 or stated.presence or stated.horizon is not None:
+                raise DataError("prepared data are given alone, with no --presence and --horizon")
+            return facts_on_disk(check(load_theory(path)), stated.facts[0], stated.clock)
+        return stated_view(
+            check(load_theory(path)), stated.facts, horizon=stated.horizon,
+            presence=stated.presence, clock=stated.clock,
+        )  # fmt: skip
     if any(option is not None and option != [] for option in stated):
         raise DataError(
             "--facts, --presence, --horizon and --step need a theory file; a project names its "
@@ -176,7 +184,12 @@ def _read(
     if is_model(path):
         if theory is not None:
             raise DataError("--theory needs a project; for a model, use --formula")
-        return of_model(asked_model(path, data), threshold=threshold)
+        if (blocks := asked_blocks(path, data)) is not None:
+            return blocks.view()
+        return replace(asked_model(path, data).view(), warnings=())
+    if not data and theory is None and (config := read_config(path)).data.prepared is not None:
+        view = project_on_disk(config).view()
+        return replace(view, how=replace(view.how, learned=()))
     return load_project(path, data=one_folder(data), theory=theory)
 
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fotltn.cli.asked import asked_model
+from fotltn.cli.asked import asked_blocks, asked_model, refuse_evidence
 from fotltn.cli.options import Evidence, Json, ModelFolder, NewTables, Threshold
 from fotltn.cli.output import emit_json, warn
 from fotltn.cli.tables import add, grid, metrics_table, say, say_knowledge_base, show
-from fotltn.errors import Diagnostic
+from fotltn.errors import DataError, Diagnostic
 from fotltn.format import count, degree, number, share
 from fotltn.semantics.config import check_share
 
@@ -41,17 +41,25 @@ def score(
     the input has errors, 2 for a wrong call.
     """
     check_share(threshold)
-    from fotltn.decisions import rule_of
-    from fotltn.project.world import read_labels
+    from fotltn.project.other_labels import read_labels
 
-    scored = asked_model(model, data, evidence=evidence)
-    labels = scored.world.test
     warnings: tuple[Diagnostic, ...] = ()
-    if facts:
-        labels, warnings = read_labels(scored.world, scored.grounding.open, facts)
-    report = None if labels is None or not labels.total else scored.score(labels, threshold)
-    rule = rule_of(scored.tables, threshold)
-    audit = scored.audit(threshold=threshold) if scored.theory.axioms else None
+    blocks = asked_blocks(model, data)
+    if blocks is not None:
+        refuse_evidence(evidence)
+        if facts:
+            raise DataError("--facts needs data in memory; prepared data have their own test facts")
+        posterior, report = None, blocks.metrics(threshold)
+        view = blocks.view().under(threshold=threshold)
+        rule, audit = view.rule, view.audit() if blocks.theory.axioms else None
+    else:
+        scored = asked_model(model, data, evidence=evidence)
+        labels, posterior = scored.world.test, scored.posterior
+        if facts:
+            labels, warnings = read_labels(scored.world, scored.grounding.open, facts)
+        report = None if labels is None or not labels.total else scored.score(labels, threshold)
+        rule = scored.view().under(threshold=threshold).rule
+        audit = scored.audit(threshold=threshold) if scored.theory.axioms else None
     if as_json:
         emit_json(
             {
@@ -69,18 +77,18 @@ def score(
         say("No facts are held back for testing; give some with --facts.")
     else:
         kind = "facts" if facts else "test facts"
-        show(metrics_table(report, kind, probabilities=scored.posterior is not None))
+        show(metrics_table(report, kind, probabilities=posterior is not None))
     if not rule.plain:
         say(f"Accuracy and violations are of decisions: {rule}.")
     if audit is not None:
         print()
         _print_axioms(audit)
-    if scored.posterior is not None and scored.posterior.violations:
-        learned = {n: f", weight {number(w)}" for n, w in scored.posterior.weights.items()}
+    if posterior is not None and posterior.violations:
+        learned = {n: f", weight {number(w)}" for n, w in posterior.weights.items()}
         shown = ", ".join(
             f"{name} {number(cells.mean, 1)} ({count(cells.low)} to {count(cells.high)}"
             f"{learned.get(name, '')})"
-            for name, cells in scored.posterior.violations.items()
+            for name, cells in posterior.violations.items()
         )
         say(
             f"Cells that a sampled world violates on average, and in 95 of 100 worlds: {shown}; "
@@ -96,8 +104,8 @@ def _print_axioms(audit: Audit) -> None:
         counts = axiom.on_model
         add(
             table, axiom.name, degree(axiom.value), degree(axiom.labels), degree(axiom.all_false),
-            degree(axiom.all_half), f"{count(counts.violations)} of {count(counts.decided)}",
-            share(counts.violation_rate),
+            degree(axiom.all_half), f"{count(counts.violated)} of {count(counts.decided)}",
+            share(counts.rate),
         )  # fmt: skip
     show(table)
     print()

@@ -1,4 +1,4 @@
-"""`fotltn train --shards N`: the processes of one machine that train together.
+"""`--shards N`: the processes of one machine that do the work of a command together.
 
 This program starts them, and waits. The first of them is what a single process would be: it shows
 progress, hears Ctrl-C, saves the model, and its exit status is that of the command. If one ends
@@ -7,6 +7,10 @@ before its time, so do all.
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import inspect
+import io
 import os
 import signal
 import subprocess
@@ -14,21 +18,81 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from inspect import Parameter
 from pathlib import Path
-from typing import IO
+from typing import IO, Annotated, Any
 
 import typer
 
-from fotltn.cli.output import INTERRUPTED
-from fotltn.errors import visible
+from fotltn.cli.output import FINDINGS, INTERRUPTED
+from fotltn.errors import FotError, visible
 from fotltn.files import MEETING
 
 _OPTION = "--shards"
 _STARTED = "FOTLTN_STARTED_BY"
 _POLL, _GRACE = 0.05, 15.0  # seconds; the latter for processes to end after one that failed
 _MOST = 2000  # characters of what a process said
+
+
+#: The option.
+Shards = Annotated[
+    int | None,
+    typer.Option(_OPTION, min=1, help="Processes of this machine that share the traces."),
+]
+
+
+def in_shards(command: Callable[..., None]) -> Callable[..., None]:
+    """A command with the option `--shards`; torchrun can start it, too.
+
+    Each process runs all of it, and its work on traces is shared where it is done. The first one
+    alone is heard, and it says the errors of all.
+    """
+
+    @functools.wraps(command)
+    def run(*, shards: int | None, **options: Any) -> None:
+        if shards is not None:
+            run_shards(shards)
+            return
+        if not {"RANK", "WORLD_SIZE"} <= os.environ.keys():
+            command(**options)
+            return
+        end_with_starter()
+        from fotltn.learn.ranks import shared_work
+
+        with ExitStack() as stack:
+            if os.environ["RANK"] != "0":
+                stack.enter_context(contextlib.redirect_stdout(_Nowhere()))
+                stack.enter_context(contextlib.redirect_stderr(_Nowhere()))
+                stack.enter_context(_silent())
+            stack.enter_context(shared_work())
+            command(**options)
+
+    told = inspect.signature(command, eval_str=True)
+    option = Parameter("shards", Parameter.KEYWORD_ONLY, default=None, annotation=Shards)
+    *others, last = (p.replace(kind=Parameter.KEYWORD_ONLY) for p in told.parameters.values())
+    every = {p.name: p for p in (*others, option, last)}
+    run.__signature__ = told.replace(parameters=[*every.values()])  # type: ignore[attr-defined]
+    run.__annotations__ = {name: p.annotation for name, p in every.items()}
+    return run
+
+
+class _Nowhere(io.TextIOBase):
+    """What is written is not heard."""
+
+    def write(self, text: str) -> int:
+        """Take text."""
+        return len(text)
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """End with the status of an error that the first process says."""
+    try:
+        yield
+    except FotError:
+        raise typer.Exit(FINDINGS) from None
 
 
 def run_shards(count: int) -> None:

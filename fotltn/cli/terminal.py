@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.console import Console
@@ -34,3 +36,16 @@ def wide_console() -> Terminal:
     """A console on standard output; where it is no terminal, lines have no end."""
     console = Terminal(sys.stdout)
     return console if console.is_terminal else Terminal(sys.stdout, width=1_000_000)
+
+
+@contextmanager
+def bar(what: str, *, quiet: bool) -> Iterator[Callable[[int, int], None]]:
+    """A bar on standard error, if that is a terminal, and a function that moves it."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    console = Terminal(sys.stderr)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    hidden = quiet or not console.is_terminal
+    with Progress(*columns, console=console, disable=hidden, transient=True) as shown:
+        task = shown.add_task(what, total=None)
+        yield lambda done, total: shown.update(task, completed=done, total=total)

@@ -11,7 +11,7 @@ import typer
 
 from fotltn.cli.options import Json
 from fotltn.cli.output import emit_json
-from fotltn.cli.shards import end_with_starter, run_shards
+from fotltn.cli.shards import Shards, end_with_starter, run_shards
 from fotltn.format import number
 
 if TYPE_CHECKING:
@@ -56,10 +56,7 @@ def train(
         Path | None,
         typer.Option("--tensorboard", help="The same as --log tensorboard:FOLDER."),
     ] = None,
-    shards: Annotated[
-        int | None,
-        typer.Option("--shards", min=1, help="Processes of this machine that share the traces."),
-    ] = None,
+    shards: Shards = None,
     as_json: Json = False,
 ) -> None:
     """Train a project, by gradients or by sampling, and save a model.
@@ -96,10 +93,27 @@ def train(
         words = [*(log or ()), *([] if tensorboard is None else [f"tensorboard:{tensorboard}"])]
         told = as_callbacks([*words, Display(quiet=as_json)])
         trained = train_and_save(config, path, fresh=fresh, callbacks=told)
-    if ranks.count > (traces := len(trained.facts.traces)):
-        text = f"{ranks.count} processes share {traces} trace{'s' * (traces > 1)}, so that some"
+    what, number = "trace", len(trained.facts.traces)
+    if trained.posterior is not None:
+        what, number = "world", trained.posterior.chains
+    if ranks.count > number:
+        text = f"{ranks.count} processes share {number} {what}{'s' * (number > 1)}, so that some"
         print(f"warning: {text} had nothing to do", file=sys.stderr)
     _tell(trained, path, as_json=as_json)
+    if not as_json:
+        say_next(project, trained)
+
+
+def say_next(project: Path, trained: Model) -> None:
+    """Say what people do next, where people look on."""
+    from fotltn.cli.terminal import Terminal
+
+    console = Terminal(sys.stderr)
+    if not console.is_terminal:
+        return
+    steps = ["violations", "report", "inspect"]
+    steps = [*steps, "doubt"] if trained.posterior is not None else steps
+    console.print("Next: " + ", ".join(f"fotltn {step} {project}" for step in steps))
 
 
 def _tell(trained: Model, path: Path, *, as_json: bool) -> None:

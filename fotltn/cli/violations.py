@@ -14,16 +14,15 @@ from fotltn.format import NONE, degree, share, signed
 from fotltn.semantics.config import check_share
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from rich.console import RenderableType
     from rich.tree import Tree
 
     from fotltn.analysis.explain.explanation import Explanation
     from fotltn.analysis.explain.tree import ValueNode
-    from fotltn.analysis.truncation import End
-    from fotltn.analysis.violations import AtomValue, Violation
-    from fotltn.project.model import Model
+    from fotltn.analysis.view import View
+    from fotltn.analysis.violations import AtomValue, WorstCell
 
 RANKING = (
     "Violations first, then what is weak. Each kind is ranked by its share of the error of all "
@@ -76,19 +75,20 @@ def violations(
     if crisp and explained:
         raise typer.BadParameter("--why explains degrees; leave out --crisp", param_hint="--why")
     asked = asked_model(model, data, evidence=evidence)
+    view = asked.view().under(threshold=threshold, end=end)
     if crisp:
-        _crisp(asked, axiom, threshold, end, as_json)
+        _crisp(view, axiom, as_json)
         return
-    rows: list[tuple[str, float | None, Violation]]
+    rows: list[tuple[str, float | None, WorstCell]]
     if axiom is None:
         ranked = asked.worst(top, threshold=threshold, end=end)
-        rows = [(r.axiom, r.share, r.violation) for r in ranked]
+        rows = [(r.axiom, r.share, r.cell) for r in ranked]
         dicts = [r.as_dict() for r in ranked]
         content: dict[str, object] = {"ranking": RANKING}
         none = "All axioms are fully true." if asked.theory.axioms else "There are no axioms."
         sentences = [RANKING if ranked else none]
     else:
-        worst = asked.violations(axiom, top=top, threshold=threshold, end=end)
+        worst = view.cells(axiom).worst(top)
         rows = [(axiom, None, v) for v in worst]
         dicts = [v.as_dict() for v in worst]
         content = worst.as_dict()
@@ -98,63 +98,60 @@ def violations(
             f"{worst.cells[:1].upper()}{worst.cells[1:]}.",
         ]
     chosen = [(name, v) for name, _, v in rows[:explained]]
-    reasons = _explanations(asked, chosen, flip_given=flip_given, threshold=threshold)
+    reasons = _explanations(view, chosen, () if flip_given else asked.fixed)
     if as_json:
-        listed = [_with_trace(asked, entry) for entry in dicts]
+        listed = [_with_trace(view, entry) for entry in dicts]
         for entry, reason in zip(listed, reasons, strict=False):
             entry["why"] = reason.as_dict()
-        emit_json({"ok": True, **content, "violations": listed})
+        emit_json({"ok": True, **content, "worst": listed, "violations": listed})
         return
     say(*sentences)
     if rows:
         print()
-        _print(asked, rows)
-        _show_explanations(reasons, several=len(asked.facts.traces) > 1)
+        _print(view, rows)
+        _show_explanations(reasons, several=view.tables.batch > 1)
 
 
-def _crisp(
-    model: Model, axiom: str | None, threshold: float | None, end: End | None, as_json: bool
-) -> None:
+def _crisp(view: View, axiom: str | None, as_json: bool) -> None:
     """Where axioms are false in two-valued logic: one of them, or each."""
-    names = [a.name for a in model.theory.axioms] if axiom is None else [axiom]
-    from fotltn.decisions import rule_of
+    from fotltn.analysis.violations import counterexample
 
-    rule = rule_of(model.tables, threshold)
-    examples = {name: model.counterexample(name, threshold=threshold, end=end) for name in names}
+    names = [a.name for a in view.theory.axioms] if axiom is None else [axiom]
+    examples = {name: counterexample(view.cells(name)) for name in names}
     if as_json:
         shown = {
-            name: None if example is None else _with_trace(model, example.as_dict())
+            name: None if example is None else _with_trace(view, example.as_dict())
             for name, example in examples.items()
         }
-        emit_json({"ok": True, **rule.as_dict(), "counterexamples": shown})
+        emit_json({"ok": True, **view.rule.as_dict(), "counterexamples": shown})
         return
     for name, example in examples.items():
         if example is None:
-            cut = model.cells(name, end=end).undecided is not None
+            cut = view.cells(name).undecided is not None
             rest = "; what the ends of traces cut off is undecided" if cut else ""
-            say(f"{name}: true, where {rule}{rest}.")
+            say(f"{name}: true, where {view.rule}{rest}.")
             continue
         where = list(binding_text(example.binding))
         where += [] if example.time is None else [f"time {example.time}"]
-        if len(model.facts.traces) > 1:
-            where.append(f"trace {model.facts.traces[example.trace]}")
+        if view.tables.batch > 1:
+            where.append(f"trace {view.tables.names.trace(example.trace)}")
         atoms = (
             f"{a.text}{_at(a.time)} is {'true' if a.value else 'false'}" for a in example.atoms
         )
         say(f"{name}: false{' at ' if where else ''}{', '.join(where)}: {', '.join(atoms)}.")
 
 
-def _with_trace(model: Model, entry: dict[str, object]) -> dict[str, object]:
+def _with_trace(view: View, entry: dict[str, object]) -> dict[str, object]:
     """A violation for machines with its trace by name."""
-    return {**entry, "trace": model.facts.traces[int(str(entry["trace"]))]}
+    return {**entry, "trace": view.tables.names.trace(int(str(entry["trace"])))}
 
 
 def _at(time: int | None) -> str:
     return "" if time is None else f"@{time}"
 
 
-def _print(model: Model, rows: list[tuple[str, float | None, Violation]]) -> None:
-    ranked, several = rows[0][1] is not None, len(model.facts.traces) > 1
+def _print(view: View, rows: list[tuple[str, float | None, WorstCell]]) -> None:
+    ranked, several = rows[0][1] is not None, view.tables.batch > 1
     heads = [*(["axiom", "of all"] if ranked else []), "violated", "share", "value", "if", "then"]
     heads += ["time", *(["trace"] if several else []), "binding", "atoms"]
     table = grid(*heads, left=["axiom", "trace"], fold=["binding", "atoms"])
@@ -164,7 +161,7 @@ def _print(model: Model, rows: list[tuple[str, float | None, Violation]]) -> Non
             table, *([axiom, share(of_all)] if ranked else []), v.standing,
             share(v.share), degree(v.value), degree(v.antecedent), degree(v.consequent),
             NONE if v.time is None else v.time,
-            *([model.facts.traces[v.trace]] if several else []), bound,
+            *([view.tables.names.trace(v.trace)] if several else []), bound,
             " ".join(map(_atom, v.atoms)),
         )  # fmt: skip
     show(table)
@@ -178,20 +175,15 @@ def _atom(atom: AtomValue) -> str:
 
 
 def _explanations(
-    model: Model,
-    violations: Sequence[tuple[str, Violation]],
-    *,
-    flip_given: bool,
-    threshold: float | None,
+    view: View, violations: Sequence[tuple[str, WorstCell]], fixed: Collection[str]
 ) -> list[Explanation]:
     """Why some violations, each with the name of its axiom, are what they are."""
     from fotltn.analysis.error_shares import shared_cells
     from fotltn.analysis.explain.explanation import why
 
-    fixed = () if flip_given else model.fixed
     explained = []
     for axiom, one in violations:
-        cells, _ = shared_cells(model.cells(axiom, threshold=threshold))
+        cells, _ = shared_cells(view.cells(axiom))
         cell = cells.find(one.binding, one.time or 0, one.trace)
         explained.append(why(cells, cell, top=5, fixed=fixed))
     return explained

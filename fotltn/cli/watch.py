@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fotltn.cli.options import TheoryFile, TraceEnd
+from fotltn.cli.options import Horizon, TheoryFile, TraceEnd
 from fotltn.cli.output import INTERRUPTED, raw, warn
 from fotltn.cli.tables import add, grid, say, show
 from fotltn.errors import DataError
@@ -90,6 +90,7 @@ def watch(
             "--forget", min=1, help="Forget entities about which nothing was true for N steps."
         ),
     ] = None,
+    horizon: Horizon = None,
     presence: Annotated[
         list[str] | None,
         typer.Option(
@@ -134,7 +135,7 @@ def watch(
     def watching(header: Header | None) -> Watch:
         options: dict[str, Any] = {
             "header": header, "threshold": threshold, "presence": presence or [],
-            "resolved": resolved, "window": window, "forget": forget,
+            "resolved": resolved, "window": window, "forget": forget, "horizon": horizon,
         }  # fmt: skip
         if trained is not None:
             return ModelWatch(trained, checked, **options)
@@ -256,15 +257,13 @@ class _Teller:
         Raises:
             DataError: a line is no step of the theory; those before it are done.
         """
-        from fotltn.monitor.steps import read_line
-
         if self.journal is not None:
             self.journal.note(one.line.text for one in lines if one.after != "")
         while lines:
             room = len(lines)
             if self.every is not None:
                 room = self.every - self.watch.count % self.every
-            self.tell(self.watch.steps(read_line(one.line) for one in lines[:room]))
+            self.tell(self.watch.steps(one.line for one in lines[:room]))
             line, after = lines[:room][-1]
             self.place = [after, line.number] if isinstance(after, int) else after
             lines = lines[room:]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -34,9 +33,7 @@ def worth(
     """
     from dataclasses import replace
 
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    from fotltn.cli.terminal import Terminal
+    from fotltn.cli.terminal import bar
     from fotltn.posterior.worth import worth as measure
     from fotltn.project.build import build
     from fotltn.project.config import read_config
@@ -44,15 +41,10 @@ def worth(
 
     built = build(replace(read_config(project), method="posterior"))
     problem = problem_of(built)
-    console = Terminal(sys.stderr)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    hidden = as_json or not console.is_terminal
-    with Progress(*columns, console=console, disable=hidden, transient=True) as bar:
-        task = bar.add_task("samplings", total=None)
+    with bar("samplings", quiet=as_json) as moved:
         measured = measure(
-            problem, axiom or None, folds=folds,
-            report=lambda told: bar.update(task, completed=told.done, total=told.of),
-        )  # fmt: skip
+            problem, axiom or None, folds=folds, report=lambda told: moved(told.done, told.of)
+        )
     labels = problem.labels.total
     if as_json:
         rows = [one.as_dict() for one in measured]

@@ -1,1 +1,1 @@
-"""Symbols to tables: facts on disk."""
+"""Read facts and features from tables, and turn them into tensors and labels."""

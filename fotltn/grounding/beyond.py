@@ -1,4 +1,4 @@
-"""Steps after the last row of a trace, for forecasts: features stay as they were last."""
+"""Extend features past the last row of a trace for forecasts, by repeating their last values."""
 
 from __future__ import annotations
 
@@ -13,24 +13,27 @@ from fotltn.grounding.collect import Rows, Symbol
 from fotltn.grounding.facts import Facts
 from fotltn.logic.signature import Signature
 
-#: What features, functions and presence are after the last row: an error, or as they were last.
+#: How to treat time points after the last row: raise an error, or repeat the last values.
 Beyond = Literal["error", "last"]
 
 
 def carried(
     facts: Facts, features: Mapping[str, Rows], symbols: Mapping[str, Symbol], signature: Signature
 ) -> tuple[Facts, dict[str, Rows]]:
-    """Facts and features in which what rows say at their last time holds until the trace ends.
+    """Repeat what rows say at their last time point until the trace ends.
 
-    That goes for the features of a sort, and for those of its entities that are present then; the
-    last time is that of any of these rows in the trace. A function that changes has a last time of
-    its own. Other facts are as they are stated.
+    This applies to the features of a sort and to the predicates that say which of its entities are
+    present. The last time point of a trace is the latest one in any of these rows. Each temporal
+    function has its own last time point. Other facts stay as stated.
 
     Args:
-        facts: with the lengths of traces, which say how far.
-        features: their rows, by key.
-        symbols: what the keys stand for.
-        signature: which functions change.
+        facts: the facts; the lengths of their traces say how far to repeat.
+        features: the rows of features, by key.
+        symbols: the symbols that the keys stand for.
+        signature: the declarations, which say which functions change over time.
+
+    Returns:
+        The extended facts, and the extended rows of features by key.
     """
     rows = dict(facts.rows)
     moving = {key: part for key, part in features.items() if not symbols[key].static}
@@ -52,11 +55,13 @@ def carried(
         last = _last_times((moving[key] for key in keys), len(ends))
         longer |= {key: _repeated(moving[key], last, ends) for key in keys}
     rows = {name: longer.get(name, part) for name, part in rows.items()}
-    return replace(facts, rows=rows), {k: longer.get(k, part) for k, part in features.items()}
+    tested = {name: mask for name, mask in facts.tested.items() if name not in longer}
+    extended = {key: longer.get(key, part) for key, part in features.items()}
+    return replace(facts, rows=rows, tested=tested), extended
 
 
 def _last_times(parts: Iterable[Rows], traces: int) -> Ints:
-    """The last time of each trace at which there is a row; -1 where there is none."""
+    """Return the last time point of each trace that has a row, shape (trace,); -1 without rows."""
     last = np.full(traces, -1, dtype=np.int64)
     for part in parts:
         np.maximum.at(last, part.trace, part.time)
@@ -64,7 +69,7 @@ def _last_times(parts: Iterable[Rows], traces: int) -> Ints:
 
 
 def _repeated(part: Rows, last: Ints, ends: Ints) -> Rows:
-    """Rows, those at the last time of their trace again at every later one."""
+    """Repeat the rows at the last time point of their trace for every later time point."""
     final = np.flatnonzero((part.time == last[part.trace]) & (part.time >= 0))
     counts = ends[part.trace[final]] - 1 - part.time[final]
     again = part.take(np.repeat(final, counts))

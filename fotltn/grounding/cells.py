@@ -1,4 +1,4 @@
-"""Cells of a column: text by number, each word once; cells as numbers, and which of them fit."""
+"""Cells of a table's columns: dictionary-encoded text, and conversion to numbers and times."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ Bools = np.ndarray[Any, np.dtype[np.bool_]]
 Codes = np.ndarray[Any, np.dtype[np.int32]]
 NumberT = TypeVar("NumberT", bound=np.generic)
 
-#: What a time is, for messages.
-A_TIME = "a whole number from 0"
+#: How messages describe a time.
+A_TIME = "a whole number of at least 0"
 
-#: Words that are numbers in any column, and those that are truth values in columns of predicates.
+#: Words that count as numbers in any column, and words that also count in columns of predicates.
 FLAGS = {"true": 1.0, "false": 0.0}
 TRUTHS = FLAGS | {"yes": 1.0, "no": 0.0}
 
-#: Text by number: each word once, and for each cell the number of its word.
+#: Dictionary-encoded text: each distinct word once, and for each cell the number of its word.
 NUMBERED = pa.dictionary(pa.int32(), pa.string())
 
 
-# --- text by number ------------------------------------------------------------------------------
+# --- dictionary-encoded text ---------------------------------------------------------------------
 
 
 def in_one_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Text by number with the same words for every batch; plain text where few are repeated."""
+    """Give all batches one dictionary; return plain text if few words are repeated."""
     words = sum(len(batch.dictionary) for batch in column.iterchunks())
     return column.cast(pa.string()) if 2 * words > len(column) else column.unify_dictionaries()
 
 
 def words_of(column: pa.ChunkedArray) -> pa.Array:
-    """The words of text by number; those that no cell has may be among them."""
+    """Return the dictionary of encoded text, which may include words that no cell has."""
     return column.chunk(0).dictionary if column.num_chunks else pa.array([], pa.string())
 
 
 def with_words(column: pa.ChunkedArray, words: pa.Array) -> pa.ChunkedArray:
-    """Other words in place of those of text by number, equal ones once; missing ones are none."""
+    """Replace the dictionary of encoded text; equal words become one, null words null cells."""
     encoded = words.dictionary_encode()
     batches = [batch.indices for batch in column.iterchunks()]
     if len(encoded.dictionary) < len(words):
@@ -51,7 +51,7 @@ def with_words(column: pa.ChunkedArray, words: pa.Array) -> pa.ChunkedArray:
 
 
 def encode(column: pa.ChunkedArray) -> tuple[pa.Array, Codes]:
-    """The words of text, and for each cell the number of its word; -1 where it is missing."""
+    """Return the words of a text column, and for each cell the number of its word; -1 if empty."""
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
     codes = pa.chunked_array([batch.indices for batch in column.iterchunks()], pa.int32())
@@ -64,7 +64,7 @@ def by_word(
     find: Callable[[pa.ChunkedArray], np.ndarray[Any, np.dtype[NumberT]]],
     missing: float,
 ) -> np.ndarray[Any, np.dtype[NumberT]]:
-    """What a function of text is at each cell; a repeated word is looked at once."""
+    """Apply a function to a text column, once per distinct word if the text is encoded."""
     if not pa.types.is_dictionary(column.type):
         return find(column)
     words, codes = encode(column)
@@ -73,11 +73,11 @@ def by_word(
     return every
 
 
-# --- which cells, and numbers --------------------------------------------------------------------
+# --- selecting cells, converting to numbers ------------------------------------------------------
 
 
 def where(mask: Any) -> Ints:
-    """The numbers of the rows at which a column of truth values is true."""
+    """Return the numbers of the rows in which a Boolean column is true."""
     filled = pc.fill_null(mask, False)
     flags = filled.combine_chunks() if isinstance(filled, pa.ChunkedArray) else filled
     rows: Ints = np.flatnonzero(flags.to_numpy(zero_copy_only=False))
@@ -85,11 +85,11 @@ def where(mask: Any) -> Ints:
 
 
 def numbers(column: pa.ChunkedArray, words: Mapping[str, float] = FLAGS) -> Floats:
-    """Cells as numbers: NaN where a cell is missing, infinite where it is no number.
+    """Convert cells to numbers: NaN for an empty cell, infinity for a cell that is not a number.
 
     Args:
         column: the cells.
-        words: words that stand for numbers, in small letters.
+        words: lower-case words that stand for numbers.
     """
     return by_word(column, lambda text: _numbers(text, words), np.nan)
 
@@ -107,7 +107,7 @@ def _numbers(column: pa.ChunkedArray, words: Mapping[str, float]) -> Floats:
 
 
 def gaps(column: pa.ChunkedArray) -> Bools:
-    """Which cells of a column of numbers hold nothing: those that are missing, and NaN."""
+    """Return which cells of a column of numbers are empty or NaN."""
 
     def empty(cells: pa.ChunkedArray) -> Bools:
         none: Bools = pc.is_null(cells, nan_is_null=True).to_numpy().copy()
@@ -120,7 +120,7 @@ def gaps(column: pa.ChunkedArray) -> Bools:
 
 
 def times(column: pa.ChunkedArray) -> tuple[Ints, Bools]:
-    """Cells as points in time, and which of them are none."""
+    """Convert cells to time points; also return which cells are not valid time points."""
 
     def points(text: pa.ChunkedArray) -> Ints:
         values = _numbers(text, {})

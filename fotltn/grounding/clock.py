@@ -1,4 +1,4 @@
-"""Time stamps, dates and measured times as numbers of steps, and back."""
+"""Convert time stamps, dates and measured times to numbers of steps, and back."""
 
 from __future__ import annotations
 
@@ -40,43 +40,45 @@ _UNITS = {
 }
 _STEP = re.compile(r"(\d+(?:\.\d+)?)\s*(s|min|h|d|w)")
 _EPOCH = datetime(1970, 1, 1)
-_FIRST, _LAST = (  # of the calendar, less and more than any zone is from another
+_FIRST, _LAST = (  # the ends of the calendar, less the largest offset between two zones
     (day - _EPOCH) // timedelta(microseconds=1)
     for day in (datetime(1, 1, 3), datetime(9999, 12, 30))
 )
-_CLOSE = 1e-9  # by which a measured time may miss a step
+_CLOSE = 1e-9  # relative distance at which a measured time still counts as on a step
 _MOST = 2**31
 
-#: What a time stamp is, for messages.
-A_STAMP = "a time stamp or date, as 2013-01-31T17:05 or 2013-01-31"
+#: How messages describe a time stamp.
+A_STAMP = "a time stamp or date such as 2013-01-31T17:05 or 2013-01-31"
 
-#: What to do about a time stamp where numbers are expected.
-SAY_STEP = 'say how long a step is: step = "1h" in [data], --step 1h, or fotltn.read(…, step="1h")'
+#: The hint for a time stamp where a number is expected.
+SAY_STEP = (
+    'set the length of a step: step = "1h" in [data], --step 1h, or fotltn.read(…, step="1h")'
+)
 
 
 def time_hint(cell: str | None) -> str | None:
-    """What to do about a cell that is no number of a step."""
+    """Return a hint for a cell that is not a step number, or None."""
     return SAY_STEP if is_stamp(cell) else None
 
 
 def complain_of_stamps(
     collector: Collector, place: TablePlace, table: pa.Table, column: str | None
 ) -> None:
-    """Complain about a column of times that has a type for time stamps, where no clock is."""
+    """Report a time column of a time-stamp type; called when there is no clock to convert it."""
     if column is not None and column in table.column_names and holds_stamps(table.column(column)):
         kind = table.column(column).type
-        message = f"it holds times of the type {kind}; expected {A_TIME}"
+        message = f"the times have the type {kind}; expected {A_TIME}"
         collector.complain(replace(place, column=column), None, message, SAY_STEP)
 
 
 class Readings(NamedTuple):
-    """Times of a column, on a line of numbers.
+    """The times of a column on a number line; all arrays have shape (row,).
 
     Args:
-        at: where they are: microseconds, or measured numbers.
-        there: which cells have a time.
-        wrong: which cells have something else.
-        zoned: which times have a zone of their own.
+        at: the times, in microseconds or as measured numbers.
+        there: the cells that are not empty.
+        wrong: the cells that hold something other than a time.
+        zoned: the times that state their own zone.
     """
 
     at: Ints | Floats
@@ -87,18 +89,18 @@ class Readings(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """What the times of tables are.
+    """How the times of tables map to steps.
 
     Args:
-        step: how long a step is: a number with a unit (s, min, h, d, w) for time stamps, or a
-            number for times that are numbers. Days and weeks are those of the calendar.
-        origin: when the first step begins; without it, at the earliest time of the data, cut off
-            to the unit of the step.
-        timezone: of times that name no zone, by name, as "Europe/Berlin". Days and weeks begin
-            when they do there.
+        step: the length of a step: a number with a unit (s, min, h, d, w) for time stamps, or a
+            plain number if times are numbers. Days and weeks follow the calendar.
+        origin: the time at which the first step begins. By default, the earliest time in the data,
+            rounded down to the unit of the step.
+        timezone: the zone of times that name none, such as "Europe/Berlin". Days and weeks begin at
+            midnight there.
 
     Raises:
-        DataError: one of these is another thing.
+        DataError: the step, the origin or the time zone is not valid.
     """
 
     step: str
@@ -106,22 +108,24 @@ class Clock:
     timezone: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what is no clock."""
+        """Raise an error if a setting is not valid."""
         size = self._size()
         if size is None or size <= 0 or (not self.measured and size.denominator != 1):
             raise DataError(
-                f'\'{self.step}\' is no step; expected a length of time, as "1h" or "15min" '
-                "(units: s, min, h, d, w), or a number for times that are numbers"
+                f'\'{self.step}\' is not a step; expected a length of time such as "1h" or "15min" '
+                "(units: s, min, h, d, w), or a plain number if the times are numbers"
             )
         if self._unit in ("d", "w") and size % _UNITS[self._unit]:
-            raise DataError(f"'{self.step}' is no step; days and weeks are whole numbers")
+            raise DataError(f"'{self.step}' is not a step; days and weeks must be whole numbers")
         if self.timezone is not None:
             if self.measured:
-                raise DataError("times that are numbers have no time zone")
+                raise DataError(
+                    "times that are numbers cannot have a time zone; leave out timezone"
+                )
             try:
                 ZoneInfo(self.timezone)
             except (ZoneInfoNotFoundError, ValueError, OSError):
-                hint = "a name as Europe/Berlin or America/New_York"
+                hint = "a name such as Europe/Berlin or America/New_York"
                 raise DataError(f"unknown time zone '{self.timezone}'; expected {hint}") from None
         if self.origin is not None:
             read = self.read(pa.chunked_array([[self.origin]]))
@@ -131,22 +135,22 @@ class Clock:
 
     @property
     def _unit(self) -> str:
-        """The unit of the step; none, if times are numbers."""
+        """The unit of the step; empty if times are numbers."""
         match = _STEP.fullmatch(self.step.strip())
         return match[2] if match else ""
 
     @property
     def measured(self) -> bool:
-        """Whether times are numbers."""
+        """Whether times are plain numbers rather than time stamps."""
         return not self._unit
 
     @property
     def _by_calendar(self) -> bool:
-        """Whether steps are counted by the hands of a clock on the wall, not by what has passed."""
+        """Whether steps follow the local calendar rather than elapsed time."""
         return self._unit in ("d", "w")
 
     def _size(self) -> Fraction | None:
-        """The step: microseconds, or a number."""
+        """Return the length of a step, in microseconds or as a number; None if it is not valid."""
         match = _STEP.fullmatch(self.step.strip())
         try:
             if match is None:
@@ -158,7 +162,7 @@ class Clock:
     # --- reading ----------------------------------------------------------------------------------
 
     def read(self, column: pa.ChunkedArray) -> Readings:
-        """The times of a column, of text or of a type for times."""
+        """Read the times of a column of text, or of a type for times."""
         if self.measured:
             return _measured(column)
         if holds_stamps(column):
@@ -173,7 +177,7 @@ class Clock:
         return self._on_line(Readings(at, there, wrong, zoned))
 
     def _on_line(self, read: Readings) -> Readings:
-        """Times in one zone: as on the wall for days and weeks, else as in UTC."""
+        """Put times on one line: local time for steps of days and weeks, UTC for all others."""
         if self.timezone is None:
             return read
         at, good = read.at.copy(), read.there & ~read.wrong
@@ -195,7 +199,7 @@ class Clock:
         return Readings(at, read.there, wrong, read.zoned)
 
     def numbered(self, read: Readings) -> Ints:
-        """The steps of times; those before the origin are below 0."""
+        """Return the step of each time; times before the origin have negative steps."""
         origin, _ = self.start
         size = self._size()
         assert size is not None
@@ -209,19 +213,19 @@ class Clock:
         return np.clip(np.where(np.isfinite(steps), steps, -1), -1, 2**62).astype(np.int64)
 
     def steps(self, place: TablePlace, table: pa.Table, column: str) -> tuple[Ints, Bools]:
-        """The steps of a column of a table, and in which rows there is none."""
+        """Return the steps of a column, and which rows have no valid time."""
         read = self.read(_plain(place, table, column))
         return self.numbered(read), read.wrong | ~read.there
 
     @property
     def start(self) -> tuple[float, bool]:
-        """Where the origin is on the line of times, and whether it has a zone of its own."""
+        """The position of the origin on the number line, and whether it states its own zone."""
         return _start(self)
 
     # --- writing ----------------------------------------------------------------------------------
 
     def begun(self, readings: Iterable[Readings]) -> Clock:
-        """The same with an origin: its own, or the earliest time, cut off to the unit."""
+        """Return the clock with its origin: by default, the earliest time rounded down."""
         if self.origin is not None:
             return self
         good = [(r, r.there & ~r.wrong) for r in readings]
@@ -240,7 +244,7 @@ class Clock:
         return replace(self, origin=self._shown(start, zoned))
 
     def text(self, number: int) -> str:
-        """When a step begins."""
+        """Return the time at which a step begins, as text."""
         (origin, zoned), size = self.start, self._size()
         assert size is not None
         if self.measured:
@@ -248,7 +252,7 @@ class Clock:
         return self._shown(int(origin) + number * int(size), zoned)
 
     def _local(self, moment: datetime) -> datetime:
-        """What the clock on the wall says, where there is a zone."""
+        """Convert UTC to local time if the clock has a time zone."""
         if self.timezone is None:
             return moment
         return moment.replace(tzinfo=UTC).astimezone(ZoneInfo(self.timezone))
@@ -277,15 +281,15 @@ def _start(clock: Clock) -> tuple[float, bool]:
 def clock_of(
     step: str | float | None, origin: str | float | date | None, timezone: str | None
 ) -> Clock | None:
-    """The clock that settings say; None, if times are numbers of steps already.
+    """Build the clock that the settings describe; None if times already are step numbers.
 
     Raises:
-        DataError: they say none.
+        DataError: the settings do not describe a clock.
     """
     if step is None:
         for name, value in (("origin", origin), ("timezone", timezone)):
             if value is not None:
-                raise DataError(Diagnostic(f"there is a key '{name}', but no step", hint=SAY_STEP))
+                raise DataError(Diagnostic(f"'{name}' is set, but there is no step", hint=SAY_STEP))
         return None
     start = origin.isoformat() if isinstance(origin, date) else origin
     return Clock(str(step), None if start is None else str(start), timezone)
@@ -296,16 +300,16 @@ def on_clock(
     clock: Clock,
     tables: Sequence[tuple[TablePlace, pa.Table, str | None]],
 ) -> tuple[Clock, list[tuple[TablePlace, pa.Table]]]:
-    """Tables with numbers of steps for times, and the clock with its origin.
+    """Replace the times of tables by step numbers; also return the clock with its origin.
 
     Args:
-        collector: takes complaints.
-        clock: says what times are.
-        tables: each with its place and its column with times, if it has one.
+        collector: receives the errors.
+        clock: how times map to steps.
+        tables: each table with its place and its time column, if it has one.
 
     Raises:
-        DataError: with the file, row and column of every time that is none, or that is before the
-            origin (20 at most).
+        DataError: lists the file, row and column of each invalid time and each time before the
+            origin, up to 20.
     """
     timed = [
         (i, column) for i, (_, table, column) in enumerate(tables)
@@ -334,7 +338,7 @@ def on_clock(
 
 
 class _Complaints:
-    """Complaints about times, each with its place."""
+    """Reports invalid times, each with its place."""
 
     def __init__(
         self,
@@ -351,28 +355,28 @@ class _Complaints:
         self.collector.complain(at, row, message.format(cell=f"'{cell}'"), hint)
 
     def wrong(self, readings: dict[int, Readings]) -> None:
-        """Complain about what is no time."""
+        """Report cells that are not times."""
         zone, measured = self.clock.timezone, self.clock.measured
         for i, read in readings.items():
             for row in map(int, np.flatnonzero(read.wrong)):
                 cell = str(self.tables[i][1].column(self.tables[i][2])[row])
                 if not measured and zone is not None and without_zone(cell.strip()):
-                    self._say(i, row, f"{{cell}} is no time in {zone}: clocks were put forward")
+                    self._say(i, row, f"{{cell}} does not exist in {zone}: clocks were set forward")
                 elif measured:
                     hint = SAY_STEP if is_stamp(cell.strip()) else None
-                    self._say(i, row, "{cell} is no time; expected a number", hint)
+                    self._say(i, row, "{cell} is not a time; expected a number", hint)
                 else:
-                    hint = "for times that are numbers, the step is a number, as step = 3600"
+                    hint = "if times are numbers, the step must be a number such as step = 3600"
                     number = np.isfinite(numbers(pa.chunked_array([[cell]])))[0]
-                    message = f"{{cell}} is no time; expected {A_STAMP}"
+                    message = f"{{cell}} is not a time; expected {A_STAMP}"
                     self._say(i, row, message, hint if number else None)
 
     def zones(self, readings: dict[int, Readings]) -> None:
-        """Complain if some times have a zone and others have none."""
+        """Report times without a zone if other times have one, and the reverse."""
         if self.clock.timezone is not None or self.clock.measured:
             return
         origin = None if self.clock.origin is None else self.clock.start[1]
-        usual, others = origin, "others" if origin is None else "the origin"
+        usual, others = origin, "other times" if origin is None else "the origin"
         for i, read in readings.items():
             good = np.flatnonzero(read.there & ~read.wrong)
             if usual is None and len(good):
@@ -381,16 +385,16 @@ class _Complaints:
                 verb = "have" if origin is None else "has"
                 said = f"no time zone, but {others} {verb} one"
                 said = said if usual else f"a time zone, but {others} {verb} none"
-                hint = 'say of times without a zone where they are: timezone = "Europe/Berlin"'
+                hint = 'name the zone of times that state none: timezone = "Europe/Berlin"'
                 self._say(i, row, f"{{cell}} has {said}", hint)
 
     def outside(self, i: int, clock: Clock, steps: Ints, there: Bools) -> None:
-        """Complain about times before the origin, or too far from it."""
+        """Report times that are before the origin, or too far after it."""
         for row in map(int, np.flatnonzero(there & (steps < 0))):
             self._say(i, row, f"{{cell}} is before the origin, {clock.origin}")
         for row in map(int, np.flatnonzero(there & (steps >= _MOST))):
             far = f"{{cell}} is {steps[row]:,} steps after the origin, {clock.origin}"
-            self._say(i, row, f"{far}; there are fewer than {_MOST:,}")
+            self._say(i, row, f"{far}; the distance must be below {_MOST:,}")
 
 
 def _plain(place: TablePlace, table: pa.Table, column: str) -> pa.ChunkedArray:
@@ -402,7 +406,7 @@ def _plain(place: TablePlace, table: pa.Table, column: str) -> pa.ChunkedArray:
 
 
 def _measured(column: pa.ChunkedArray) -> Readings:
-    """Times that are numbers."""
+    """Read times that are plain numbers."""
     if holds_stamps(column):
         column = column.cast(pa.string())
     there = pc.is_valid(column).to_numpy()

@@ -1,4 +1,4 @@
-"""What is collected while tables are read: rows by symbol, numbers for names, and complaints."""
+"""Collects rows, numbers for names, and errors while tables are read."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ from fotltn.grounding.cells import Floats, Ints, encode
 from fotltn.grounding.read import TablePlace
 from fotltn.logic.core import REAL
 from fotltn.logic.signature import Signature
+from fotltn.semantics.tables import Names
 
-#: The trace of a fact that names none.
+#: The trace number of a fact that names no trace.
 EVERY = -1
 
 _SHOWN_ERRORS = 20
 
-#: What a feature is where it has no value: an error, the mean of what training has, 0, or what it
-#: was last.
+#: How to fill a feature that has no value: raise an error, or use the mean of the training data, 0,
+#: or the last value.
 Missing = Literal["error", "mean", "zero", "last"]
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The facts of one symbol, as entity and trace numbers; `time` is -1 where static."""
+    """The facts of one symbol, with trace and entity numbers; `time` is -1 for static facts."""
 
     trace: Ints
     args: Ints
@@ -37,11 +38,11 @@ class Rows:
     value: Floats
 
     def take(self, index: Ints) -> Rows:
-        """The rows of some numbers, in their order."""
+        """Return the rows at these positions, in this order."""
         return Rows(self.trace[index], self.args[index], self.time[index], self.value[index])
 
     def in_every_trace(self, traces: int) -> tuple[Rows, Ints]:
-        """Rows that name no trace once for each, and for each row its number here."""
+        """Repeat rows without a trace once per trace; also return each row's original position."""
         every = self.trace == EVERY
         index = np.repeat(np.arange(len(every)), np.where(every, traces, 1))
         trace = self.trace[index]
@@ -50,7 +51,7 @@ class Rows:
 
 
 class SymbolKind(StrEnum):
-    """What rows are about."""
+    """The kind of symbol that rows are about."""
 
     PREDICATE = "predicate"
     FUNCTION = "function"
@@ -61,16 +62,16 @@ class SymbolKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """What a row must look like.
+    """What a symbol requires of its rows.
 
     Args:
-        name: as messages say it.
-        kind: what rows are about.
-        sorts: of the arguments.
+        name: the name used in messages.
+        kind: the kind of symbol.
+        sorts: the sorts of the arguments.
         static: whether rows have no time.
-        result: of a function, a sort.
-        categories: of a text feature, whose value is one of their numbers.
-        missing: what a feature is where it has no value.
+        result: the sort that a function returns.
+        categories: the words of a text feature; values are positions in this tuple.
+        missing: how to fill the feature where it has no value.
     """
 
     name: str
@@ -83,7 +84,7 @@ class Symbol:
 
     @property
     def numeric(self) -> bool:
-        """Whether values are numbers, not entities or categories."""
+        """Whether values are numbers rather than entities or categories."""
         return self.result == REAL and self.categories is None
 
     @property
@@ -93,7 +94,7 @@ class Symbol:
 
 
 class SourceRows(NamedTuple):
-    """Rows of one symbol from one table, with their numbers there."""
+    """The rows of one symbol from one table, with their row numbers there."""
 
     rows: Rows
     place: TablePlace
@@ -102,16 +103,16 @@ class SourceRows(NamedTuple):
 
 @dataclass(slots=True)
 class NameNumbers:
-    """Numbers for names, in order of first appearance."""
+    """Numbers names in the order in which they first appear."""
 
     numbers: dict[str, int] = field(default_factory=dict)
 
     def number(self, name: str) -> int:
-        """The number of a name, which may be new."""
+        """Return the number of a name, adding the name if it is new."""
         return self.numbers.setdefault(name, len(self.numbers))
 
     def encode(self, column: pa.ChunkedArray) -> Ints:
-        """The numbers of a column of names."""
+        """Return the numbers of a column of names."""
         words, codes = encode(column)
         seen = pc.unique(pa.array(codes))  # in order of first appearance
         table = np.zeros(len(words), dtype=np.int64)
@@ -121,20 +122,28 @@ class NameNumbers:
 
 
 class Collector:
-    """Collects rows and complaints over several tables.
+    """Collects rows and errors over several tables.
 
-    Symbols of the signature have their name as key. What else has rows (features) is added to
-    `symbols` under a key that no symbol can have. Symbols in `quiet` may well be stated twice.
-    `words` are the categories of features whose categories are those that the data have.
+    A symbol of the signature has its name as key. Features are added to `symbols` under keys that
+    no symbol can have. Facts about symbols in `quiet` may be repeated without a warning. `words`
+    holds the categories that are taken from the data. `several` is true if the tables hold only
+    some of the traces. `testing` is true while tables of test facts are read.
     """
 
-    def __init__(self, signature: Signature) -> None:
-        """Begin with nothing but the symbols of a signature."""
+    def __init__(self, signature: Signature, names: Names | None = None) -> None:
+        """Start with the symbols of a signature and, if given, names that are already numbered."""
         self.signature = signature
+        self.several = names is not None
         self.count = 0
         self.traces = NameNumbers()
         self.entities = {sort: NameNumbers() for sort in signature.sorts}
+        if names is not None:
+            self.traces.numbers = {name: i for i, name in enumerate(names.traces)}
+            for sort, of in names.entities.items():
+                self.entities[sort].numbers = {name: i for i, name in enumerate(of)}
         self.parts: dict[str, list[SourceRows]] = {}
+        self.testing = False
+        self.for_tests: dict[str, list[bool]] = {}
         self.quiet: set[str] = set()
         self.words: dict[str, NameNumbers] = {}
         self.symbols: dict[str, Symbol] = {
@@ -158,7 +167,7 @@ class Collector:
     def complain(
         self, place: TablePlace | None, row: int | None, message: str, hint: str | None = None
     ) -> None:
-        """Note an error at a row, in a table, or in none; the first few are kept."""
+        """Record an error at a row, in a table, or without a place; only the first few are kept."""
         self.count += 1
         table = len(self._tables)
         if place is not None:
@@ -170,21 +179,22 @@ class Collector:
             heapq.heappop(self._errors)
 
     def complain_once(self, place: TablePlace, row: int, message: str) -> None:
-        """Note an error that several facts of one row may share."""
+        """Record an error that several facts of one row may share."""
         if (place.name, row) not in self._told:
             self._told.add((place.name, row))
             self.complain(place, row, message)
 
     def begin(self, place: TablePlace) -> None:
-        """Errors of this table come after those of tables before it."""
+        """Register a table, so that errors are listed in the order in which tables were read."""
         self._tables.setdefault(place.name, len(self._tables))
 
     def add(self, key: str, part: SourceRows) -> None:
-        """Collect rows of a symbol."""
+        """Add rows of a symbol."""
         self.parts.setdefault(key, []).append(part)
+        self.for_tests.setdefault(key, []).append(self.testing)
 
     def shown(self) -> list[Diagnostic]:
-        """The first complaints in the order of tables and rows, and how many more there are."""
+        """Return the first errors in the order of tables and rows, and a count of the others."""
         ordered = [d for *_, d in sorted(self._errors, key=lambda e: e[:3], reverse=True)]
         if self.count > _SHOWN_ERRORS:
             more = self.count - _SHOWN_ERRORS

@@ -29,7 +29,7 @@ SAY_BEYOND = (
 )
 
 
-def interpretation(
+def tables_of_facts(
     facts: Facts,
     signature: Signature,
     *,
@@ -101,15 +101,16 @@ def present(facts: Facts, sort: str) -> Tensor:
     names = facts.present.get(sort, ())
     if not names:
         return there
-    stated = torch.zeros_like(there)
+    stated = np.zeros(there.shape, dtype=bool)
+    traces, entities, horizon = there.shape
     for rows in (facts.rows[name] for name in names if name in facts.rows):
-        true = rows.take(np.flatnonzero(rows.value > 0))
-        columns = (true.trace, true.args[:, 0], true.time)
-        trace, entity, time = map(torch.from_numpy, columns)
-        moving = time >= 0
-        stated[trace[~moving], entity[~moving]] = True
-        stated[trace[moving], entity[moving], time[moving]] = True
-    return there & stated
+        true = rows if bool((rows.value > 0).all()) else rows.take(np.flatnonzero(rows.value > 0))
+        who = true.trace * entities + true.args[:, 0]
+        static = true.time < 0
+        stated.reshape(traces * entities, horizon)[who[static]] = True
+        moving = slice(None) if not static.any() else ~static
+        stated.reshape(-1)[who[moving] * horizon + true.time[moving]] = True
+    return there & torch.from_numpy(stated)
 
 
 def after_rows(rows: Rows, trace: int, time: int) -> str:

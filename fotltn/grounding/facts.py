@@ -1,4 +1,4 @@
-"""Facts: what tables state, with numbers for entities and traces."""
+"""Facts read from tables, with numbers for entities and traces."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import get_args
 import pyarrow as pa
 
 from fotltn.errors import DataError, Diagnostic, name_hint
+from fotltn.grounding.cells import Bools
 from fotltn.grounding.clock import Clock, on_clock
 from fotltn.grounding.collect import Collector, SymbolKind
 from fotltn.grounding.collect import Rows as Rows
@@ -22,17 +23,22 @@ from fotltn.semantics.tables import Names
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Facts of all symbols over named traces and entities.
+    """The facts of all symbols, over named traces and entities.
 
     Args:
-        traces: their names.
+        traces: the names of the traces.
         entities: the names of the entities of each sort that all traces share.
         rows: the facts of each symbol.
         lengths: the number of time points of each trace.
-        warnings: what was odd, but no error.
-        local: for each sort whose entities are numbered within a trace, their names by trace.
-        present: for a sort whose entities come and go, the predicates that say where they are.
-        clock: what time points are, with the origin, if tables have time stamps.
+        warnings: oddities that are not errors.
+        local: the names of entities by trace, for each sort whose entities are numbered within a
+            trace.
+        present: the predicates that say where entities are present, for each sort whose entities
+            come and go.
+        clock: how time points map to time stamps, with the origin; None if times are plain numbers.
+        room: the smallest number of places for each local sort, if these are only some of the
+            traces.
+        tested: for each symbol, which of its facts only tables of test facts state.
     """
 
     traces: tuple[str, ...]
@@ -43,18 +49,20 @@ class Facts:
     local: dict[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
     present: dict[str, tuple[str, ...]] = field(default_factory=dict)
     clock: Clock | None = None
+    room: dict[str, int] = field(default_factory=dict)
+    tested: dict[str, Bools] = field(default_factory=dict)
 
     @property
     def names(self) -> Names:
         """The names of traces and entities."""
-        return Names(self.traces, self.entities, self.local, self.clock)
+        return Names(self.traces, self.entities, self.local, self.clock, self.room)
 
     def sizes(self) -> dict[str, int]:
-        """The number of entities of each sort; of a local one, the most that a trace has."""
+        """Return the number of entities of each sort; for a local sort, the maximum over traces."""
         return self.names.sizes()
 
     def name(self, sort: str, trace: int, number: int) -> str | None:
-        """The name of an entity in a trace, or None where there is none of that number."""
+        """Return the name of an entity in a trace, or None if the trace has no such entity."""
         return self.names.entity(sort, trace, number)
 
 
@@ -67,29 +75,29 @@ def read_facts(
     on_conflict: Conflict = "error",
     clock: Clock | None = None,
 ) -> Facts:
-    """Read facts of a signature from CSV or Parquet files, or data frames.
+    """Read facts from CSV or Parquet files, or data frames.
 
-    What no row states is false. A row that repeats another is counted once, with a warning. Rows
-    that give one fact different values contradict each other: that is an error, or, with a
-    warning, the fact has the mean of all its rows, the value of the first or the last row (in the
-    order of sources, then rows), or the value that most of its rows have (of equally many, the
-    earliest). The results of a function that are entities have no mean.
+    A fact that no row states is false. A repeated row counts once, with a warning. Rows that give
+    one fact different values contradict each other. By default this is an error. With another
+    `on_conflict`, there is a warning, and the fact gets the mean of its rows, the value of the
+    first or last row (in the order of sources, then rows), or the most frequent value (among
+    equally frequent values, the earliest). Entities have no mean, so a function that returns
+    entities cannot use "mean".
 
     Args:
         sources: files by name, data frames (objects with `__arrow_c_stream__`), or mappings from
-            columns to lists, as one table.
-        signature: what the facts may be about.
-        horizon: the number of time points of every trace; without it, a trace ends with its last
+            columns to lists, read as one table.
+        signature: the declarations of the symbols that facts may be about.
+        horizon: the number of time points of every trace; by default, a trace ends with its last
             fact.
-        local: sorts whose entities are numbered within each trace, so that a table has room for
-            those of one trace, not of all. Facts about them name their trace, if there are
-            several, and they have no constants.
-        on_conflict: what becomes of facts that contradict each other: "error", "mean", "first",
-            "last" or "majority".
-        clock: what times are; without it, whole numbers from 0.
+        local: sorts whose entities are numbered within each trace, so a tensor has room for the
+            entities of one trace, not of all. If there are several traces, facts about these
+            entities must name theirs. Such a sort cannot have constants.
+        on_conflict: how to settle contradictions: "error", "mean", "first", "last" or "majority".
+        clock: how times map to steps; by default, times are step numbers.
 
     Raises:
-        DataError: with the file, row, value and expectation of every bad row (20 at most).
+        DataError: lists each bad row with its file, value and what was expected, up to 20.
     """
     collector = Collector(signature)
     tables: Iterable[tuple[TablePlace, pa.Table]] = read_sources(sources)
@@ -104,10 +112,10 @@ def read_facts(
 def assemble(
     collector: Collector, *, horizon: int | None, local: Sequence[str], on_conflict: Conflict
 ) -> tuple[Facts, dict[str, Rows]]:
-    """The facts that were collected, and the rows of features by key.
+    """Combine the collected rows into facts; also return the rows of features by key.
 
     Raises:
-        DataError: complaints were collected, or the facts do not fit together.
+        DataError: errors were collected, or the facts do not fit together.
     """
     _check_options(collector.signature, local, on_conflict)
     for constant in collector.signature.constants.values():
@@ -116,11 +124,12 @@ def assemble(
     if not collector.traces.numbers:
         collector.traces.number("")
     rows: dict[str, Rows] = {}
+    tested: dict[str, Bools] = {}
     tally = Tally()
     for key, sources in collector.parts.items():
         symbol = collector.symbols[key]
         in_traces = [spread(collector, symbol, source, local) for source in sources]
-        rows[key] = unique(collector, key, in_traces, on_conflict, tally)
+        rows[key], tested[key] = unique(collector, key, in_traces, on_conflict, tally)
     ends = lengths(collector, horizon)
     if collector.count:
         raise DataError(*collector.shown())
@@ -139,6 +148,7 @@ def assemble(
         ends,
         tally.warnings(on_conflict),
         by_trace,
+        tested={k: mask for k, mask in tested.items() if mask.any()},
     )
     return facts, {k: r for k, r in rows.items() if kinds[k] == SymbolKind.FEATURE}
 
@@ -146,14 +156,14 @@ def assemble(
 def _check_options(signature: Signature, local: Sequence[str], on_conflict: str) -> None:
     if on_conflict not in get_args(Conflict):
         hint = name_hint(on_conflict, get_args(Conflict))
-        raise DataError(f"unknown outcome '{on_conflict}' of contradictions; {hint}")
+        raise DataError(f"on_conflict cannot be '{on_conflict}'; {hint}")
     for sort in local:
         if sort not in signature.sorts:
             hint = name_hint(sort, signature.sorts, "declared:")
-            raise DataError(f"unknown sort '{sort}' among those local to a trace; {hint}")
+            raise DataError(f"unknown local sort '{sort}'; {hint}")
     for constant in signature.constants.values():
         if constant.sort in local:
             raise DataError(
-                f"the constant '{constant.name}' is of sort '{constant.sort}', whose entities "
-                "belong to a trace each; constants are of sorts that all traces share"
+                f"the constant '{constant.name}' has the sort '{constant.sort}', which is local to "
+                "traces; a constant needs a sort that all traces share"
             )

@@ -1,4 +1,4 @@
-"""Cells of a column as a feature: numbers, or words that are numbered."""
+"""Read a column as a feature: numbers, or words that are numbered as categories."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from fotltn.grounding.cells import Bools, Floats, by_word, gaps, numbers
 from fotltn.grounding.collect import Collector, NameNumbers, SourceRows, Symbol
 from fotltn.grounding.read import TablePlace
 
-#: What a category is that was not named: an error, or none of those that were.
+#: How to treat a word that is not among the categories: raise an error, or set all of them to 0.
 Unknown = Literal["error", "zero"]
 
-#: The most categories that are taken from the data.
+#: The largest number of categories that a feature can take from the data.
 MAX_CATEGORIES = 100
 
-_SAY_MISSING = 'say what it is then: missing = "mean", "zero" or "last"'
-_SAY_UNKNOWN = 'name it, or say that it is none of them: unknown_categories = "zero"'
-_SAY_CATEGORIES = "name its categories, or leave it out"
+_SAY_MISSING = 'choose how to fill missing values: missing = "mean", "zero" or "last"'
+_SAY_UNKNOWN = 'add it to the categories, or set all of them to 0: unknown_categories = "zero"'
+_SAY_CATEGORIES = "list its categories, or leave the feature out"
 
 
 def collect_feature(
@@ -33,16 +33,16 @@ def collect_feature(
     cells: pa.ChunkedArray,
     unknown: Unknown,
 ) -> None:
-    """Collect a column as a feature, after complaints about cells that are none.
+    """Collect a column as a feature, or report the cells that do not fit.
 
     Args:
-        collector: takes rows and complaints.
+        collector: receives rows and errors.
         place: the table and the column.
-        symbol: the feature. If it has no categories and the column holds words, all of these are,
-            over all tables.
-        base: the rows of the table, with whom and when they are about.
+        symbol: the feature. If it states no categories and the column holds words, its categories
+            are the words of all tables.
+        base: the rows of the table, with their entities and times.
         cells: the column at these rows.
-        unknown: what a word is that is no category.
+        unknown: how to treat a word that is not a category.
     """
     key = f"feature {symbol.name} of {symbol.sorts[0]}"
     named = symbol.categories
@@ -75,7 +75,7 @@ def collect_feature(
 
 
 def close_categories(collector: Collector) -> None:
-    """Number the categories that were taken from the data in the order of their names."""
+    """Number the categories that were taken from the data in alphabetical order."""
     for key, words in collector.words.items():
         names = sorted(words.numbers)
         rank = np.zeros(len(names), dtype=np.float64)
@@ -88,7 +88,7 @@ def close_categories(collector: Collector) -> None:
 
 
 def _agreed(collector: Collector, key: str, symbol: Symbol, *, bare: bool) -> Symbol:
-    """The symbol, known to the collector; an empty column is of numbers or words as others are."""
+    """Register the feature; an empty column becomes numbers or words to match other tables."""
     other = collector.symbols.setdefault(key, symbol)
     if bare and symbol.categories is None and other.categories == ():
         return replace(symbol, categories=())
@@ -109,7 +109,7 @@ def _difference(symbol: Symbol, other: Symbol) -> str:
 
 
 def _words(cells: pa.ChunkedArray, values: Floats) -> bool:
-    """Whether a column holds words: text with letters, no cell of which is a number or true.
+    """Return whether a column holds words: text with letters, and no number or truth value.
 
     Args:
         cells: the column.
@@ -128,7 +128,7 @@ def _are_words(text: pa.ChunkedArray) -> Bools:
 
 
 def _is_word(text: str) -> bool:
-    """Whether text is a word, not a number, a date, or a number in some other writing."""
+    """Return whether text is a word rather than a date or a number in any notation."""
     try:
         float(text)
     except ValueError:
@@ -144,15 +144,15 @@ def _categories(
     named: tuple[str, ...] | None,
     unknown: Unknown,
 ) -> Floats:
-    """The numbers of categories; -1 for a word that is none, NaN where there is no number."""
+    """Return the numbers of categories: -1 for words set to 0, NaN for empty or unknown cells."""
     if named is None:
         words = collector.words.setdefault(key, NameNumbers())
         values = np.full(len(cells), np.nan)
         there = pc.is_valid(cells).to_numpy()
         values[there] = words.encode(cells.filter(pa.array(there)))
         if len(words.numbers) > MAX_CATEGORIES:
-            message = f"{len(words.numbers):,} different words; at most {MAX_CATEGORIES} are taken"
-            collector.complain(place, None, f"{message} for categories", _SAY_CATEGORIES)
+            message = f"{len(words.numbers):,} different words; at most {MAX_CATEGORIES} can be"
+            collector.complain(place, None, f"{message} categories", _SAY_CATEGORIES)
         return values
     known = {word: float(i) for i, word in enumerate(named)}
     other = np.nan if unknown == "error" else -1.0

@@ -20,12 +20,12 @@ class Features:
     """Numbers that describe the entities of a sort.
 
     Args:
-        names: of the features; a category of a text column is "column=category", and where a
-            column has no value "column missing" is 1.
-        values: with axes (trace, entity, time, feature); the time axis has size 1 if all are
-            static. 0 where nothing is given: for an absent entity, and after the end of a trace.
-            NaN where networks are to see the mean, as a value is missing.
-        categories: of each text column.
+        names: the names of the features. A category of a text column is "column=category"; a column
+            that may be missing adds the feature "column missing", which is 1 where it is.
+        values: shape (trace, entity, time, feature); the time axis has size 1 if all features are
+            static. 0 for absent entities and after the end of a trace. NaN where a missing value is
+            to be replaced by the mean.
+        categories: the categories of each text column.
     """
 
     names: tuple[str, ...]
@@ -39,17 +39,17 @@ def features(
     facts: Facts,
     dtype: torch.dtype,
 ) -> dict[str, Features]:
-    """The features of each sort.
+    """Build the feature tensors of each sort.
 
-    A feature needs a value at each time of each trace, wherever the entity is there: that is
-    everywhere, unless the sort is local to traces or has predicates that say where it is present.
-    Where it has none, it is what its symbol says of missing values.
+    A feature needs a value at every time point of a trace at which its entity is present. Entities
+    are always present, unless their sort is local to traces or has presence predicates. A missing
+    value is an error, or filled as the feature's symbol says.
 
     Args:
-        rows: of each feature, by key.
-        symbols: what the keys stand for.
-        facts: traces and entities, and where these are present.
-        dtype: of the tensors.
+        rows: the rows of each feature, by key.
+        symbols: the symbols that the keys stand for.
+        facts: the traces and entities, and where entities are present.
+        dtype: the type of the tensors.
 
     Raises:
         DataError: a value is missing, or the tensors would be too large.
@@ -91,9 +91,9 @@ def features(
 
 
 def _column(rows: Rows, symbol: Symbol, facts: Facts, there: Tensor) -> tuple[Tensor, Tensor]:
-    """One feature with axes (trace, entity, time or 1), and where it is missing.
+    """Return one feature, shape (trace, entity, time or 1), and a mask of its missing values.
 
-    It is NaN where it has no value.
+    The feature is NaN where it has no value.
     """
     needed = there.any(dim=-1, keepdim=True) if symbol.static else there
     table = fill(rows, tuple(needed.shape), math.nan, torch.float64)
@@ -113,15 +113,15 @@ def _column(rows: Rows, symbol: Symbol, facts: Facts, there: Tensor) -> tuple[Te
         raise DataError(
             Diagnostic(
                 what,
-                hint="add rows, or name a presence predicate, which is true where there is a row; "
-                'or say what it is then: missing = "mean", "zero" or "last"',
+                hint="add rows; or name a presence predicate, which is true where there is a row; "
+                'or choose how to fill missing values: missing = "mean", "zero" or "last"',
             )
         )
     return table, gap
 
 
 def _last(table: Tensor) -> Tensor:
-    """For each time the last value up to then; NaN where there is none."""
+    """Return the last value up to each time point; NaN before the first value."""
     time = torch.arange(table.shape[-1]).expand(table.shape)
     last = torch.where(table.isnan(), -1, time).cummax(-1).values
     return table.gather(-1, last.clamp(min=0))

@@ -1,4 +1,4 @@
-"""Where tables come from: files, data frames in memory, or plain columns."""
+"""Read tables from files, data frames in memory, or plain columns."""
 
 from __future__ import annotations
 
@@ -15,37 +15,41 @@ from pyarrow.interchange import from_dataframe
 from fotltn.errors import DataError
 from fotltn.grounding.read import TablePlace, read_file
 
-#: A file by its name, a data frame, or a mapping from the names of columns to their cells. A data
-#: frame gives its columns to Arrow by `__arrow_c_stream__` (those of pyarrow, pandas, polars,
-#: Narwhals and DuckDB) or by `__dataframe__` (those of Modin, and older ones), or does so when it
-#: is collected (lazy ones).
+#: A table: a file name, a data frame, or a mapping from column names to cells. A data frame passes
+#: its columns to Arrow through `__arrow_c_stream__` (pyarrow, pandas, polars, Narwhals and DuckDB)
+#: or `__dataframe__` (Modin, and older frames); a lazy frame does so after `collect()`. A pair
+#: (place, table) is a table that has already been read.
 Source = Any
 
 _PROTOCOLS = ("__arrow_c_stream__", "__dataframe__")
 
-_INDEX = re.compile(r"__index_level_\d+__")  # how an index of pandas arrives
+_INDEX = re.compile(r"__index_level_\d+__")  # the column name of a pandas index
 
 
 def read_sources(sources: Iterable[Source]) -> Iterator[tuple[TablePlace, pa.Table]]:
-    """The tables of files and data frames, with the place of every row.
+    """Yield the tables of files and data frames, with the place of their rows.
 
-    Messages speak of "the data frame" if there is one, and of "data frame 1" and so on if there
-    are several.
+    Messages speak of "the data frame" if there is one, and of "data frame 1" and so on if there are
+    several.
 
     Raises:
-        DataError: something cannot be read, or is neither a file nor a data frame.
+        DataError: a source cannot be read, or is neither a file nor a data frame.
     """
     listed = list(sources)
-    frames = [i for i, source in enumerate(listed) if not _is_path(source)]
+    frames = [i for i, s in enumerate(listed) if not _is_path(s) and not isinstance(s, tuple)]
     names = {i: f"data frame {n}" for n, i in enumerate(frames, 1)}
     if len(frames) == 1:
         names[frames[0]] = "the data frame"
     for i, source in enumerate(listed):
+        if isinstance(source, tuple):
+            place, table = source
+            yield place, table
+            continue
         yield _read_frame(source, names[i]) if i in names else read_file(Path(source))
 
 
 def is_frame(source: Source) -> bool:
-    """Whether something is a data frame."""
+    """Return whether a value is a data frame."""
     return any(hasattr(source, name) for name in _PROTOCOLS) or _is_lazy(source)
 
 
@@ -69,7 +73,7 @@ def _read_frame(source: Source, name: str) -> tuple[TablePlace, pa.Table]:
     elif is_frame(source):
         try:
             table = _to_arrow(source)
-        except Exception as error:  # of whatever library the frame is from
+        except Exception as error:  # each library of data frames has its own errors
             raise DataError(f"cannot read {name}: {error}") from None
     else:
         raise DataError(
@@ -81,7 +85,7 @@ def _read_frame(source: Source, name: str) -> tuple[TablePlace, pa.Table]:
 
 
 def _without_views(table: pa.Table) -> pa.Table:
-    """A table whose text is plain text; of views, as polars has them, Arrow can take no rows."""
+    """Convert string views, which polars uses, to plain text; Arrow cannot select rows of views."""
     for i, column in enumerate(table.schema):
         if str(column.type) == "string_view":
             table = table.set_column(i, column.name, table.column(i).cast(pa.string()))
@@ -107,14 +111,14 @@ def _from_columns(columns: Mapping[Any, Any], name: str) -> pa.Table:
 
 def _column(column: Any, cells: Any, name: str) -> pa.Array:
     if not isinstance(column, str):
-        raise DataError(f"cannot read {name}: the name of a column is text, not {column!r}")
-    if isinstance(cells, np.ndarray) and cells.dtype.kind == "M":  # whose list may be of numbers
+        raise DataError(f"cannot read {name}: the name of a column must be text, not {column!r}")
+    if isinstance(cells, np.ndarray) and cells.dtype.kind == "M":  # tolist() may give numbers
         return pa.array(cells)
     if lists := [n for n in ("tolist", "to_list") if hasattr(cells, n)]:
         cells = getattr(cells, lists[0])()
     if not isinstance(cells, Sequence) or isinstance(cells, str | bytes):
         kind = type(cells).__name__
-        raise DataError(f"cannot read {name}: column '{column}' must be a list, not of type {kind}")
+        raise DataError(f"cannot read {name}: column '{column}' must be a list, not a {kind}")
     try:
         return pa.array(cells)
     except (pa.ArrowException, OverflowError, TypeError, ValueError):
@@ -122,10 +126,10 @@ def _column(column: Any, cells: Any, name: str) -> pa.Array:
 
 
 def _as_word(cell: Any, column: str, row: int, name: str) -> str | None:
-    """A cell of a column of mixed types."""
+    """Convert a cell of a column of mixed types to text."""
     if cell is None:
         return None
     if isinstance(cell, bool | int | float | str):
         return str(cell)
     at = TablePlace(name, "frame", column=column).at(row)
-    raise DataError(f"{at}: a value of type '{type(cell).__name__}', not text or a number")
+    raise DataError(f"{at}: expected text or a number, not a value of type '{type(cell).__name__}'")

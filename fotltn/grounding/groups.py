@@ -1,4 +1,4 @@
-"""Traces in groups, such as those to learn from and those to test on, by a column of a table."""
+"""Read groups of traces, such as those for training and testing, from a column of a table."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ def read_groups(
     words: Mapping[str, Sequence[str]],
     traces: Sequence[str],
 ) -> dict[str, tuple[int, ...]]:
-    """The numbers of the traces of each group.
+    """Return the numbers of the traces in each group.
 
-    Traces that the table has and the data have not are left alone. So are, in no group, those
-    with a word that stands for none.
+    Traces that occur only in the table are ignored. A trace with a word that stands for no group is
+    in no group.
 
     Args:
         source: a file by name, a data frame, or a mapping from columns to lists.
-        trace: the column with the names of traces; rows about one trace must agree.
+        trace: the column with the names of traces; rows about the same trace must agree.
         column: the column with the words.
-        words: for each group, the words that stand for it.
-        traces: the traces of the data, in their order.
+        words: the words that stand for each group.
+        traces: the traces of the data, in order.
 
     Raises:
-        DataError: a column is missing, a trace is in no row or in several that differ, or a word
-            is in none.
+        DataError: a column is missing, a trace has no row or rows that differ, or a word does not
+            occur.
     """
     ((place, raw),) = read_sources([source])
     for name in (trace, column):
@@ -57,16 +57,16 @@ def read_groups(
         if word_of.setdefault(name, word) != word:
             row, before = int(np.flatnonzero(pairs == pair)[0]), word_of[name]
             raise DataError(
-                f"{place.at(row)}: the trace '{name}' is '{word}' here, and '{before}' before"
+                f"{place.at(row)}: the trace '{name}' is '{word}' here, but '{before}' earlier"
             )
     missing = [name for name in traces if name not in word_of]
     if missing:
-        raise DataError(f"{place.name}: no row says what {listing(missing)} is for")
+        raise DataError(f"{place.name}: no row assigns a group to {listing(missing)}")
     known = sorted({word for word in word_of.values() if word is not None})
     for word in (w for group in words.values() for w in group):
         if word not in known:
             hint = name_hint(word, known)
-            raise DataError(f"{place.name}, column '{column}': nothing is '{word}'; {hint}")
+            raise DataError(f"{place.name}, column '{column}': no cell is '{word}'; {hint}")
     return {
         group: tuple(i for i, name in enumerate(traces) if word_of[name] in meaning)
         for group, meaning in words.items()
@@ -74,7 +74,7 @@ def read_groups(
 
 
 def of_traces(labels: Labels, traces: Sequence[int]) -> Labels:
-    """The labels of some traces."""
+    """Return the labels of some traces."""
     chosen = torch.tensor(traces, dtype=torch.int64)
     return labels.take(
         {n: torch.isin(index[0], chosen.to(index.device)) for n, index in labels.index.items()}

@@ -1,4 +1,4 @@
-"""Labels: facts whose truth is known, to learn from or to test on."""
+"""Labels: facts with known degrees, for training or testing."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Labels:
     """Labelled facts of some predicates.
 
     Args:
-        index: for each predicate where its facts are, with axes (dimension, fact); the dimensions
-            are (trace, arguments …, time), as of a table. The time is 0 if the predicate is static.
-        truth: for each predicate the degrees of its facts.
-        sorts: for each predicate the sorts of its arguments.
+        index: the positions of each predicate's facts in its table, shape (dimension, fact); the
+            dimensions are (trace, *arguments, time). The time is 0 for a static predicate.
+        truth: the degrees of each predicate's facts, shape (fact,).
+        sorts: the sorts of each predicate's arguments.
         local: the sorts whose entities are numbered within each trace.
         static: the predicates that do not change over time.
     """
@@ -42,7 +42,7 @@ class Labels:
         return sum(truth.shape[0] for truth in self.truth.values())
 
     def only(self, predicates: Iterable[str]) -> Labels:
-        """The labels of some predicates."""
+        """Return the labels of some predicates."""
         wanted = list(predicates)
         for name in wanted:
             _known(name, self.truth)
@@ -54,12 +54,12 @@ class Labels:
         )
 
     def take(self, masks: Mapping[str, Tensor]) -> Labels:
-        """The facts at which the mask of their predicate is true; without a mask, none."""
+        """Keep facts where the mask of their predicate is true; no mask means to keep none."""
         for name, mask in masks.items():
             truth = self.truth[_known(name, self.truth)]
             if mask.dtype != torch.bool or mask.shape != truth.shape:
                 raise DataError(
-                    f"the mask of '{name}' must be {truth.shape[0]} truth values, "
+                    f"the mask of '{name}' must be a Boolean tensor of shape ({truth.shape[0]},), "
                     f"not {mask.dtype} of shape {tuple(mask.shape)}"
                 )
         none = {n: torch.zeros_like(t, dtype=torch.bool) for n, t in self.truth.items()}
@@ -72,7 +72,7 @@ class Labels:
 
 
 def joined(first: Labels, second: Labels) -> Labels:
-    """The labels of both, about the same traces and entities."""
+    """Combine two sets of labels about the same traces and entities."""
     names = dict.fromkeys((*first.index, *second.index))
     parts = {n: [one for one in (first, second) if n in one.index] for n in names}
     return Labels(
@@ -89,7 +89,7 @@ def labels(
     *,
     dtype: torch.dtype = torch.float64,
 ) -> Labels:
-    """The stated facts of some predicates as labels; what is not stated is unknown.
+    """Return the stated facts of some predicates as labels; facts that are not stated are unknown.
 
     Raises:
         DataError: a predicate is not declared.

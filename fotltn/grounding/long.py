@@ -1,8 +1,8 @@
-"""Long tables: one row a fact, read with every bad row reported.
+"""Read long tables, which have one row per fact, and report every bad row.
 
-Columns: `predicate`; its arguments `arg1`, `arg2`, …; `time`, a whole number from 0, empty for what
-is static; `truth`, a degree, 1 if empty; `trace`, if there are several. A function's row has its
-result in `value`; a relation's row is one of its tuples.
+The columns are `predicate`; its arguments `arg1`, `arg2`, …; `time`, a whole number of at least 0,
+empty for static facts; `truth`, a degree, 1 if empty; and `trace`, if there are several. A
+function's row has its result in `value`; a relation's row is one of its tuples.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from fotltn.grounding.read import TablePlace, as_text
 from fotltn.logic.core import REAL
 
 _COLUMNS = ("predicate", "time", "truth", "trace", "value")
-_UNREAD = ("timestamp",)  # which predictions have beside the time
+_UNREAD = ("timestamp",)  # tables of predictions have this column in addition to the time
 
 
 def collect_long(collector: Collector, place: TablePlace, raw: pa.Table) -> None:
@@ -48,7 +48,7 @@ def collect_long(collector: Collector, place: TablePlace, raw: pa.Table) -> None
         return
     names, codes = encode(table.column("predicate"))
     for row in np.flatnonzero(codes < 0):
-        if any(table.column(c)[int(row)].is_valid for c in table.column_names):  # no empty line
+        if any(table.column(c)[int(row)].is_valid for c in table.column_names):  # not an empty line
             collector.complain(place, int(row), "the predicate is missing")
     known = collector.symbols
     for code, rows in _in_groups(codes):
@@ -64,9 +64,9 @@ def collect_long(collector: Collector, place: TablePlace, raw: pa.Table) -> None
 
 
 def _in_groups(codes: Codes) -> list[tuple[int, Ints]]:
-    """The rows of each number from 0, in order of first appearance."""
+    """Return the rows of each code from 0 up, ordered by first appearance."""
     counts = np.bincount(codes + 1)
-    kind = np.uint16 if len(counts) < 2**16 else np.uint32  # in which -1 is the last
+    kind = np.uint16 if len(counts) < 2**16 else np.uint32  # unsigned, so -1 sorts last
     order = np.argsort(codes.astype(kind), kind="stable")
     ends = counts[1:].cumsum()
     groups = [(code, order[end - counts[1 + code] : end]) for code, end in enumerate(ends)]
@@ -74,14 +74,14 @@ def _in_groups(codes: Codes) -> list[tuple[int, Ints]]:
 
 
 def _taken(table: pa.Table, rows: Ints) -> pa.Table:
-    """Some rows of a table, which are in order."""
+    """Return some rows of a table; the row numbers must be ascending."""
     if rows[-1] - rows[0] == len(rows) - 1:
         return table.slice(rows[0], len(rows))
     return table.take(pa.array(rows))
 
 
 def _argument_columns(collector: Collector, place: TablePlace, table: pa.Table) -> list[str] | None:
-    """The columns of arguments in order; None after complaints about columns."""
+    """Return the argument columns in order, or None after reporting bad columns."""
     names = table.column_names
     doubled = sorted({n for n in names if names.count(n) > 1})
     if doubled:
@@ -109,15 +109,15 @@ def read_symbol(
     rows: Ints,
     arguments: Sequence[str],
 ) -> SourceRows | None:
-    """The facts of one symbol, or None after complaints.
+    """Read the facts of one symbol, or return None after reporting errors.
 
     Args:
-        collector: numbers names, and takes complaints.
+        collector: numbers names and receives errors.
         name: the symbol.
-        place: where the rows are from.
-        table: the rows, with columns as in a long table.
-        rows: their numbers at that place.
-        arguments: the columns of the table that are arguments.
+        place: the table that the rows come from.
+        table: the rows, with the columns of a long table.
+        rows: the row numbers in that table.
+        arguments: the argument columns of the table.
     """
     reader = _SymbolReader(collector, collector.symbols[name], place, table, rows)
     before = collector.count
@@ -127,7 +127,9 @@ def read_symbol(
         return None
     trace = read_traces(collector, table)
     if reader.symbol.kind == SymbolKind.RELATION:
-        reader.complain(np.flatnonzero(trace != EVERY)[:1], f"the relation '{name}' has no traces")
+        reader.complain(
+            np.flatnonzero(trace != EVERY)[:1], f"'{name}' is a relation and takes no 'trace'"
+        )
     stacked = np.empty((len(rows), len(args)), dtype=np.int64)
     for number, column in enumerate(args):
         stacked[:, number] = column
@@ -135,7 +137,7 @@ def read_symbol(
 
 
 def read_traces(collector: Collector, table: pa.Table) -> Ints:
-    """The traces that rows name, by number."""
+    """Return the trace number of each row; EVERY for rows without a trace."""
     trace = np.full(table.num_rows, EVERY, dtype=np.int64)
     if "trace" in table.column_names:
         named = where(pc.is_valid(table.column("trace")))
@@ -154,13 +156,13 @@ class _SymbolReader:
     def complain(
         self, index: Iterable[int], message: str | Callable[[int], str], hint: str | None = None
     ) -> None:
-        """Note an error at each of some rows of the table."""
+        """Record an error at each of these rows of the table."""
         for i in map(int, index):
             text = message if isinstance(message, str) else message(i)
             self.collector.complain(self.place, int(self.rows[i]), text, hint)
 
     def stated(self, column: str) -> Ints:
-        """The rows in which a column has a cell."""
+        """Return the rows in which a column is not empty."""
         if column not in self.table.column_names:
             return np.zeros(0, dtype=np.int64)
         return where(pc.is_valid(self.table.column(column)))
@@ -171,8 +173,8 @@ class _SymbolReader:
         for column in (c for c in columns if c not in wanted):
             for i in self.stated(column):
                 cell = self.table.column(column)[int(i)]
-                takes = f"(it takes {len(wanted)})"
-                self.complain([i], f"'{name}' has no {column} {takes}, but there is '{cell}'")
+                takes = f"{len(wanted)} argument{'s' * (len(wanted) != 1)}"
+                self.complain([i], f"'{name}' takes {takes}, but {column} is '{cell}'")
         args = []
         for column, sort in zip(wanted, sorts, strict=True):
             if column not in self.table.column_names:
@@ -225,7 +227,8 @@ class _SymbolReader:
         cells = self.table.column(column)
         if self.symbol.result != REAL:
             sort = self.symbol.result
-            self.complain(where(pc.is_null(cells)), f"'{name}' has no value (of sort {sort})")
+            message = f"'{name}' has no value; expected an entity of sort '{sort}'"
+            self.complain(where(pc.is_null(cells)), message)
             filled = pc.fill_null(cells, "")
             return self.collector.entities[sort].encode(filled).astype(np.float64)
         values = numbers(cells, {} if function else TRUTHS)

@@ -1,4 +1,4 @@
-"""Degrees that are read off a column of measurements or words: thresholds, ramps, choices."""
+"""Compute degrees from a column of measurements or words: thresholds, ramps and choices."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ import pyarrow as pa
 from fotltn.errors import DataError
 from fotltn.grounding.cells import Bools, Floats, by_word, numbers
 
-_DIGITS = 12  # of degrees, so that halfway between 0.1 and 0.4 is one half
+_DIGITS = 12  # digits kept, to make halfway between 0.1 and 0.4 exactly one half
 
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    r"""A fixed entity as an argument, by name.
+    r"""A fixed entity as an argument, given by name.
+
+    Use it in a wide table whose rows are all about the same place, sensor or other entity that has
+    no column.
 
     >>> import fotltn as fot
     >>> theory = fot.parse("sort car, place\npredicate At(car, place)")
@@ -34,23 +37,25 @@ class Entity:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    r"""How a cell of a column makes a predicate true; exactly one way is given.
+    r"""Compute the degrees of a predicate from a column, in exactly one of several ways.
+
+    Use it to turn measurements into a predicate, such as speeds into `Fast`, without a new column.
 
     Args:
-        column: the column. Without it, and without a way, every row makes the predicate true.
-        at_least: numbers from here on are true, others false.
-        at_most: numbers up to here are true, others false.
-        zero: numbers here have the degree 0, and
-        one: numbers here have the degree 1; in between it rises evenly, or falls if `one` is the
-            smaller number. Beyond the two it stays as it is.
-        among: these words are true, others false.
-        arguments: the columns of the arguments, or fixed entities. Without it, the entity of the
+        column: the column. Without a column, every row makes the predicate true.
+        at_least: numbers of at least this are true, all others false.
+        at_most: numbers of at most this are true, all others false.
+        zero: the number at which the degree is 0; goes with `one`.
+        one: the number at which the degree is 1. The degree changes linearly between `zero` and
+            `one`, and is constant beyond them. `one` may be the smaller number.
+        among: these words are true, all others false.
+        arguments: the columns of the arguments, or fixed entities. By default, the entity of the
             row is the only argument.
-        only_true: rows that would make it false state nothing, so that several rows about the same
-            do not contradict each other: events, of which one is enough.
+        only_true: ignore rows that would make the predicate false. Use it for events, where one row
+            is enough: other rows about the same fact then do not contradict it.
 
     Raises:
-        DataError: no way is given, or several.
+        DataError: no way or several ways are given.
 
     >>> import fotltn as fot
     >>> theory = fot.parse("sort car\npredicate Fast(car)")
@@ -71,29 +76,31 @@ class Measure:
     only_true: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse a measure that is none, or several in one."""
+        """Raise an error unless exactly one way is given."""
         ramp = self.zero is not None and self.one is not None
         ways = [self.at_least is not None, self.at_most is not None, ramp, self.among is not None]
         if self.column is None:
             if any([*ways, self.zero is not None, self.one is not None]):
-                raise DataError("what is measured needs a column; without one, every row is true")
+                raise DataError(
+                    "a measure without a column takes no limits or words; name a column"
+                )
             return
         if sum(ways) != 1 or (not ramp and (self.zero is not None or self.one is not None)):
             raise DataError(
-                f"the column '{self.column}' is measured in one way: at_least, at_most, zero and "
-                "one, or among"
+                f"the column '{self.column}' must be measured in exactly one way: at_least, "
+                "at_most, zero and one, or among"
             )
         limits = [self.at_least, self.at_most, self.zero, self.one]
         if not all(np.isfinite(limit) for limit in limits if limit is not None):
             raise DataError(f"the limits of the column '{self.column}' must be finite numbers")
         if ramp and self.zero == self.one:
             raise DataError(
-                f"the degrees of the column '{self.column}' rise from 'zero' to 'one', which "
-                f"are both {self.zero:g}; for a step, say at_least = {self.zero:g}"
+                f"the column '{self.column}' has 'zero' and 'one' both at {self.zero:g}; choose "
+                f"two different numbers, or at_least = {self.zero:g} for a threshold"
             )
 
     def degrees(self, cells: pa.ChunkedArray) -> tuple[Floats, Bools]:
-        """The degree of each cell, none of which is empty; and which cells are no numbers."""
+        """Return the degrees of non-empty cells, and a mask of cells that are not numbers."""
         if self.column is None:
             return np.ones(len(cells)), np.zeros(len(cells), dtype=bool)
         if self.among is not None:

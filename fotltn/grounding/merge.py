@@ -1,4 +1,4 @@
-"""Rows of many tables put together: traces, repeated and contradicting facts, lengths, numbers."""
+"""Combine rows of many tables: settle repeated and contradictory facts, find lengths of traces."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from fotltn.grounding.collect import EVERY, Collector, Rows, SourceRows, Symbol,
 from fotltn.grounding.read import TablePlace
 from fotltn.logic.core import REAL
 
-#: What becomes of facts that contradict each other.
+#: How to settle facts that contradict each other.
 Conflict = Literal["error", "mean", "first", "last", "majority"]
 
 
 @dataclass(slots=True)
 class Tally:
-    """How many facts were repeated, and how many contradictions were settled, by symbol."""
+    """Counts repeated facts and settled contradictions by symbol."""
 
     repeated: Counter[tuple[str, str]] = field(default_factory=Counter)
     settled: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def warnings(self, how: Conflict) -> tuple[Diagnostic, ...]:
-        """What was counted, in words."""
+        """Describe the counts in words."""
         said = [
             *(f"{who}: {n} repeated {_many(what, n)}" for (who, what), n in self.repeated.items()),
             *(
-                f"{who}: {n} contradicting {_many(what, n)} settled by '{how}'"
+                f"{who}: {n} contradictory {_many(what, n)} settled by '{how}'"
                 for (who, what), n in self.settled.items()
             ),
         ]
@@ -51,22 +51,22 @@ def _counted(symbol: Symbol) -> tuple[str, str]:
 def spread(
     collector: Collector, symbol: Symbol, source: SourceRows, local: Collection[str]
 ) -> SourceRows:
-    """Facts without a trace: of the only one, or, if static, of every trace."""
+    """Assign facts without a trace to the only trace or, if they are static, to every trace."""
     rows, place, numbers = source
     traces = len(collector.traces.numbers)
     every = rows.trace == EVERY
     relation = symbol.kind == SymbolKind.RELATION
     bound = next((sort for sort in symbol.mentions if sort in local), None)
-    if traces == 1 or (relation and bound is None):
+    if (traces == 1 and not collector.several) or (relation and bound is None):
         return source._replace(rows=replace(rows, trace=np.maximum(rows.trace, 0)))
     if not every.any():
         return source
     if not symbol.static or bound is not None:
-        text = f"'{symbol.name}' has no trace, but other facts have"
+        text = f"'{symbol.name}' has no trace, but other facts have one"
         if bound is not None:
             same = f"the relation '{symbol.name}' is the same in all traces"
             who = same if relation else f"'{symbol.name}' has no trace"
-            text = f"{who}, but entities of the sort '{bound}' belong to one each"
+            text = f"{who}, but each entity of sort '{bound}' belongs to one trace"
         for i in np.flatnonzero(every):
             collector.complain_once(place, int(numbers[i]), text)
         return source
@@ -76,19 +76,24 @@ def spread(
 
 def unique(
     collector: Collector, key: str, sources: Sequence[SourceRows], how: Conflict, tally: Tally
-) -> Rows:
-    """Each fact once; a relation keeps its tuples as they are, since they are a list."""
+) -> tuple[Rows, Bools]:
+    """Keep each fact once; keep all tuples of a relation, because a relation is a list.
+
+    Returns:
+        The facts, and which of them only tables of test facts state.
+    """
     symbol = collector.symbols[key]
     rows = sources[0].rows
     if len(sources) > 1:
         rows = Rows(
             *(np.concatenate([getattr(s.rows, part) for s in sources]) for part in Rows.__slots__)
         )
+    tested: Bools = np.repeat(collector.for_tests[key], [len(s.rows.trace) for s in sources])
     if symbol.kind in (SymbolKind.RELATION, SymbolKind.EXISTENCE):
-        return rows
+        return rows, tested
     keys = _keys([rows.trace, *rows.args.T, rows.time + 1])
     if _all_differ(keys):
-        return rows
+        return rows, tested
     _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
     places = _Places(sources)
     clash = np.flatnonzero(rows.value != rows.value[first[inverse]])
@@ -103,7 +108,7 @@ def unique(
         told = set()
         for i in map(int, clash):
             place, row = places.at(i)
-            if (place.name, place.column, row) in told:  # the same in another trace
+            if (place.name, place.column, row) in told:  # already reported for another trace
                 continue
             told.add((place.name, place.column, row))
             original = int(first[inverse[i]])
@@ -112,11 +117,13 @@ def unique(
         tally.settled[_counted(symbol)] += places.count(first[differ])
         value = np.where(differ, _settled(rows.value, first, inverse, how), value)
     order = np.argsort(first)
-    return replace(rows.take(first[order]), value=value[order])
+    trained = np.zeros(len(first), dtype=bool)
+    trained[inverse[~tested]] = True
+    return replace(rows.take(first[order]), value=value[order]), ~trained[order]
 
 
 def distinct(source: SourceRows) -> SourceRows:
-    """Rows that differ in something, for tables in which one fact is in many rows."""
+    """Drop rows equal to an earlier one, for tables in which many rows state the same fact."""
     rows = source.rows
     values = np.unique(rows.value, return_inverse=True)[1]
     keys = _keys([rows.trace + 1, *rows.args.T, rows.time + 1, values])
@@ -125,7 +132,7 @@ def distinct(source: SourceRows) -> SourceRows:
 
 
 def _keys(columns: Sequence[Ints]) -> Ints:
-    """One number for each row of columns of numbers from 0, equal for equal rows."""
+    """Combine columns of non-negative numbers into one number per row, equal for equal rows."""
     keys, count = columns[0].copy(), int(columns[0].max(initial=0)) + 1
     for column in columns[1:]:
         size = int(column.max(initial=0)) + 1
@@ -139,7 +146,7 @@ def _keys(columns: Sequence[Ints]) -> Ints:
 
 
 def _all_differ(keys: Ints) -> bool:
-    """Whether no number is there twice; no more than a look if they are in order."""
+    """Return whether all numbers differ; fast if they are sorted."""
     if bool((keys[1:] > keys[:-1]).all()):
         return True
     ordered = np.sort(keys)
@@ -147,7 +154,7 @@ def _all_differ(keys: Ints) -> bool:
 
 
 class _Places:
-    """Where the rows of several sources are, by their number in all of them."""
+    """Finds the place of a row from its position among the rows of all sources."""
 
     def __init__(self, sources: Sequence[SourceRows]) -> None:
         self.places = [source.place for source in sources]
@@ -155,18 +162,18 @@ class _Places:
         self.sources = np.repeat(np.arange(len(sources)), [len(s.numbers) for s in sources])
 
     def at(self, index: int) -> tuple[TablePlace, int]:
-        """The place of a row, and its number there."""
+        """Return the place of a row, and its row number there."""
         return self.places[self.sources[index]], int(self.numbers[index])
 
     def count(self, index: Ints) -> int:
-        """How many rows of the tables these are: one in several traces counts once."""
+        """Count rows of the tables; a row that was repeated for several traces counts once."""
         tables = {(p.name, p.column): i for i, p in enumerate(self.places)}
         table_of = np.array([tables[p.name, p.column] for p in self.places])
         return len(np.unique(_keys([table_of[self.sources[index]], self.numbers[index]])))
 
 
 def _settled(value: Floats, first: Ints, inverse: Ints, how: Conflict) -> Floats:
-    """One value for each fact, from those of all its rows."""
+    """Return one value for each fact, from the values of all its rows."""
     if how == "mean":
         return np.bincount(inverse, weights=value) / np.bincount(inverse)
     if how == "first":
@@ -177,7 +184,7 @@ def _settled(value: Floats, first: Ints, inverse: Ints, how: Conflict) -> Floats
         return value[last]
     pairs = np.column_stack([inverse, value])
     voted, place, votes = np.unique(pairs, axis=0, return_index=True, return_counts=True)
-    order = np.lexsort((place, -votes, voted[:, 0]))  # of equally many, the earliest
+    order = np.lexsort((place, -votes, voted[:, 0]))  # most votes first, then the earliest
     ahead = np.unique(voted[order, 0], return_index=True)[1]
     best: Floats = voted[order[ahead], 1]
     return best
@@ -204,7 +211,7 @@ def _contradiction(
     )
     hint = f"{one}: remove one of the two rows"
     if how == "mean":
-        hint = "only numbers have a mean: take 'first', 'last' or 'majority', or remove one row"
+        hint = "only numbers have a mean: use 'first', 'last' or 'majority', or remove one row"
     collector.complain(
         place,
         row,
@@ -225,7 +232,7 @@ def _shown(collector: Collector, symbol: Symbol, value: float) -> str:
 
 
 def lengths(collector: Collector, horizon: int | None) -> tuple[int, ...]:
-    """The number of time points of each trace: the horizon, or up to its last row."""
+    """Return the number of time points of each trace: the horizon, or up to its last row."""
     last = np.zeros(max(1, len(collector.traces.numbers)), dtype=np.int64)
     for key, parts in collector.parts.items():
         name = collector.symbols[key].name
@@ -233,7 +240,7 @@ def lengths(collector: Collector, horizon: int | None) -> tuple[int, ...]:
             np.maximum.at(last, np.where(rows.trace == EVERY, 0, rows.trace), rows.time)
             late: Bools = rows.time >= (horizon if horizon and horizon > 0 else np.inf)
             for i in np.flatnonzero(late):
-                text = f"has the time {rows.time[i]}, beyond the horizon of {horizon} points"
+                text = f"has the time {rows.time[i]}, beyond the horizon of {horizon} time points"
                 collector.complain_once(place, int(numbers[i]), f"'{name}' {text}")
     if horizon is None:
         return tuple(int(t) + 1 for t in last)

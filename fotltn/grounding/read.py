@@ -1,11 +1,11 @@
-"""CSV and Parquet files and queries as tables, with the place of every row; tables as text."""
+"""Read CSV and Parquet files and queries as tables, keeping track of the place of every row."""
 
 from __future__ import annotations
 
 import csv as text
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
@@ -19,33 +19,40 @@ import pyarrow.parquet as parquet
 from fotltn.errors import DataError
 from fotltn.files import opened
 from fotltn.grounding.cells import NUMBERED, by_word, in_one_dictionary, with_words, words_of
-from fotltn.grounding.sql import QUERY, run_query
+from fotltn.grounding.sql import QUERY, QueryRoom, no_rows, run_query
 
 _CSV = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
-_HEAD = 1 << 20  # bytes that the names of columns may take
+_HEAD = 1 << 20  # limit on the bytes of the first line
 _PARQUET = (".parquet", ".pq")
-_SAMPLE = 10_000  # rows that show whether words are repeated
+_BATCH = 2**17  # rows per batch
+_ANY_ROOM = QueryRoom()
+_SAMPLE = 10_000  # rows inspected to see whether words are repeated
 
 
 @dataclass(frozen=True, slots=True)
 class TablePlace:
-    """Where a table is from, and how its rows are counted.
+    """The origin of a table, used to say in messages where a row is.
 
     Args:
-        name: the file, or what a data frame is called in messages.
-        kind: rows are lines of text, rows of a Parquet file or a query, or rows of a data frame.
-        extra: line ends in cells before each row, for text.
-        column: the column that is meant, if it is one.
+        name: the file, or the name of a data frame in messages.
+        kind: what rows are: lines of text, rows of a Parquet file or a query, or rows of a data
+            frame.
+        extra: for text, the number of line breaks in cells before each row.
+        column: the column that a message is about, if it is about one.
+        rows: the number of each row in the file, if the table holds only some of its rows. For
+            text, this includes the line breaks in cells before it.
     """
 
     name: str
     kind: Literal["text", "parquet", "frame"]
     extra: np.ndarray[Any, np.dtype[np.int64]] | None = None
     column: str | None = None
+    rows: np.ndarray[Any, np.dtype[np.int64]] | None = None
 
     def at(self, row: int | None) -> str:
-        """Where a row (from 0) is; without one, where the table is."""
+        """Describe the place of a row, counted from 0; without a row, the place of the table."""
         where = self.name
+        row = row if row is None or self.rows is None else int(self.rows[row])
         if row is not None and self.kind == "text":
             line = row + 2 + (0 if self.extra is None else int(self.extra[row]))
             where = f"{self.name}:{line}"
@@ -57,31 +64,75 @@ class TablePlace:
 
 
 def read_file(path: Path) -> tuple[TablePlace, pa.Table]:
-    """A file's columns; those of a CSV file are text, with empty cells as missing values.
+    """Read a file as a table; in a CSV file, all columns are text, and empty cells are null.
 
-    Text is read by number, batch by batch, so that a repeated word is there once.
+    Text is dictionary-encoded batch by batch, so memory holds a repeated word once.
     """
     name = path.name.lower()
+    with _readable(path), opened(path) as file:
+        if name.endswith(_CSV):
+            table = _read_csv(path)
+            return TablePlace(str(path), "text", _line_ends(table)), table
+        if name.endswith(_PARQUET):
+            return TablePlace(str(path), "parquet"), _read_parquet(file)
+        if name.endswith(QUERY):
+            rows = pa.Table.from_batches(run_query(path, file.read(), _ANY_ROOM))
+            return TablePlace(str(path), "parquet"), rows
+    raise _no_kind(path)
+
+
+def read_batches(path: Path, room: QueryRoom = _ANY_ROOM) -> Iterator[tuple[TablePlace, pa.Table]]:
+    """Yield a file in batches that fit into memory, each with the places of its rows.
+
+    There is at least one batch, which may have no rows. A query keeps to its room.
+    """
+    name = path.name.lower()
+    with _readable(path), opened(path) as file:
+        if name.endswith(_CSV):
+            kind: Literal["text", "parquet"] = "text"
+            batches = _csv_batches(path)
+        elif name.endswith(_PARQUET):
+            kind, batches = "parquet", _parquet_batches(file)
+        elif name.endswith(QUERY):
+            kind, batches = "parquet", run_query(path, file.read(), room)
+        else:
+            raise _no_kind(path)
+        before = 0  # rows so far and, for text, line breaks in their cells
+        for batch in batches:
+            table = pa.Table.from_batches([batch])
+            numbers = np.arange(before, before + len(batch))
+            before += len(batch)
+            if kind == "text" and (ends := _line_ends(table)) is not None:
+                numbers = numbers + ends
+                before += int(ends[-1]) + _ends_in(table.slice(len(table) - 1))
+            yield TablePlace(str(path), kind, rows=numbers), table
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Turn the errors of reading a file into a DataError that says why."""
     try:
-        with opened(path) as file:
-            if name.endswith(_CSV):
-                table = _read_csv(path)
-                return TablePlace(str(path), "text", _line_ends(table)), table
-            if name.endswith(_PARQUET):
-                return TablePlace(str(path), "parquet"), _read_parquet(file)
-            if name.endswith(QUERY):
-                return TablePlace(str(path), "parquet"), run_query(path, file.read())
+        yield
     except FileNotFoundError:
         raise DataError(f"cannot read {path}: no such file") from None
     except UnicodeDecodeError:
-        what = "it is" if name.endswith(QUERY) else "the names of its columns are"
+        what = "it is" if path.name.lower().endswith(QUERY) else "the names of its columns are"
         raise DataError(f"cannot read {path}: {what} not UTF-8") from None
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
         raise DataError(f"cannot read {path}: {_first_line(error)}") from None
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror or _first_line(error)}") from None
+
+
+def _no_kind(path: Path) -> DataError:
     kinds = ", ".join((*_CSV, *_PARQUET, QUERY))
-    raise DataError(f"cannot read {path}: the name must end in one of {kinds}")
+    return DataError(f"cannot read {path}: the name must end in one of {kinds}")
+
+
+def _parquet_batches(file: BinaryIO) -> Iterator[pa.RecordBatch]:
+    with parquet.ParquetFile(file) as rows:
+        yield no_rows(rows.schema_arrow)
+        yield from rows.iter_batches(_BATCH)
 
 
 def _read_parquet(file: BinaryIO) -> pa.Table:
@@ -96,7 +147,38 @@ def _in_one_dictionary(table: pa.Table) -> pa.Table:
     return pa.Table.from_arrays(columns, names=table.column_names)
 
 
-def _read_csv(path: Path) -> pa.Table:
+@dataclass(frozen=True, slots=True)
+class _CsvFile:
+    """A CSV file: how to open it, its columns, and whether it has rows."""
+
+    stream: Callable[[], AbstractContextManager[pa.NativeFile]]
+    names: list[str]
+    delimiter: str
+    filled: bool
+
+    def options(
+        self, kind: pa.DataType, *, threads: bool
+    ) -> tuple[csv.ReadOptions, csv.ParseOptions, csv.ConvertOptions]:
+        """Return Arrow's options for reading all cells as one type."""
+        return (
+            csv.ReadOptions(use_threads=threads, column_names=self.names, skip_rows=1),
+            csv.ParseOptions(
+                delimiter=self.delimiter, ignore_empty_lines=False, newlines_in_values=True
+            ),
+            csv.ConvertOptions(
+                column_types=dict.fromkeys(self.names, kind),
+                strings_can_be_null=True,
+                null_values=[""],
+                quoted_strings_can_be_null=True,
+            ),
+        )
+
+    def nothing(self) -> pa.Table:
+        """Return a table without rows."""
+        return pa.Table.from_arrays([pa.array([], pa.string()) for _ in self.names], self.names)
+
+
+def _csv_file(path: Path) -> _CsvFile:
     name = path.name.lower()
     delimiter = "\t" if name.endswith((".tsv", ".tsv.gz")) else ","
     packing = "gzip" if name.endswith(".gz") else None
@@ -118,35 +200,46 @@ def _read_csv(path: Path) -> pa.Table:
         names = [n.strip() for n in next(text.reader([header], delimiter=delimiter))]
     except text.Error as error:
         raise DataError(f"cannot read {path}: the names of its columns: {error}") from None
-    if not re.search(b"[\r\n].", head, re.DOTALL):
-        return pa.Table.from_arrays([pa.array([], pa.string()) for _ in names], names=names)
-    parse = csv.ParseOptions(delimiter=delimiter, ignore_empty_lines=False, newlines_in_values=True)
+    filled = re.search(b"[\r\n].", head, re.DOTALL) is not None
+    return _CsvFile(stream, names, delimiter, filled)
+
+
+def _read_csv(path: Path) -> pa.Table:
+    file = _csv_file(path)
+    if not file.filled:
+        return file.nothing()
 
     def read(kind: pa.DataType, *, threads: bool) -> pa.Table:
-        how = csv.ReadOptions(use_threads=threads, column_names=names, skip_rows=1)
-        options = csv.ConvertOptions(
-            column_types=dict.fromkeys(names, kind),
-            strings_can_be_null=True,
-            null_values=[""],
-            quoted_strings_can_be_null=True,
-        )
-        with stream() as rows:
-            return csv.read_csv(rows, how, parse, options)
+        with file.stream() as rows:
+            return csv.read_csv(rows, *file.options(kind, threads=threads))
 
     try:
         return _in_one_dictionary(read(NUMBERED, threads=True))
-    except pa.ArrowInvalid:  # once more in one thread, which can tell the row
+    except pa.ArrowInvalid:  # read again in one thread, which can name the bad row
         return read(pa.string(), threads=False)
 
 
+def _csv_batches(path: Path) -> Iterator[pa.RecordBatch]:
+    file = _csv_file(path)
+    yield no_rows(file.nothing().schema)
+    if file.filled:
+        with file.stream() as rows:
+            yield from csv.open_csv(rows, *file.options(pa.string(), threads=False))
+
+
 def _line_ends(table: pa.Table) -> np.ndarray[Any, np.dtype[np.int64]] | None:
-    """For each row, how many line ends the cells of earlier rows hold; None if there are none."""
+    """Count the line breaks in the cells before each row, shape (row,); None if there are none."""
     counts = np.zeros(table.num_rows, dtype=np.int64)
     for column in table.columns:
         texts = words_of(column) if column.type == NUMBERED else column
         if pc.any(pc.match_substring(texts, "\n")).as_py():
             counts += by_word(column, _count_line_ends, 0)
     return counts.cumsum() - counts if counts.any() else None
+
+
+def _ends_in(row: pa.Table) -> int:
+    """Count the line breaks in the cells of a row."""
+    return sum((cell.as_py() or "").count("\n") for column in row.columns for cell in column)
 
 
 def _count_line_ends(column: pa.ChunkedArray) -> np.ndarray[Any, np.dtype[np.int32]]:
@@ -156,9 +249,9 @@ def _count_line_ends(column: pa.ChunkedArray) -> np.ndarray[Any, np.dtype[np.int
 
 
 def as_text(place: TablePlace, table: pa.Table) -> pa.Table:
-    """Columns as text without white space around it; empty cells are missing values.
+    """Convert columns to text without surrounding white space; empty cells become null.
 
-    Text is by number where words are repeated, each of them once.
+    Text with repeated words is dictionary-encoded.
 
     Raises:
         DataError: a column holds neither text nor numbers.
@@ -182,7 +275,7 @@ def _trimmed(text: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
 
 
 def _text(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A column as text, by number if its first rows repeat words."""
+    """Convert a column to text, dictionary-encoded if its first rows repeat words."""
     if column.type == NUMBERED:
         return column.unify_dictionaries()
     if pa.types.is_dictionary(column.type):

@@ -1,4 +1,4 @@
-"""Labels in two groups, by a seed or by time, and labels with errors put in."""
+"""Split labels into two groups, at random or by time, and put errors into labels."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fotltn.grounding.labels import Labels
 
 K = TypeVar("K")
 
-#: What labels are split by.
+#: The things that labels can be split by.
 Split = Literal["facts", "entities", "traces", "time"]
 
 
@@ -28,28 +28,29 @@ def split(
     stratified: bool = True,
     sort: str | None = None,
 ) -> tuple[Labels, Labels]:
-    """Labels in two groups; each keeps the order of its facts.
+    """Split labels into two groups, such as for training and testing.
 
-    The groups depend on the labels and the seed only, not on other random numbers.
+    The groups depend only on the labels and the seed, not on other random numbers. Each group keeps
+    the order of its facts.
 
     Args:
-        labels: what to split.
-        share: of the facts, entities, traces or times, for the first group. Their number is
-            rounded.
-        by: what is drawn. By entities, a fact that mentions an entity of the second group is in
-            the second group, all other facts are in the first. Entities, traces and times are
-            those that labels mention. By time, nothing is drawn: the earliest times of each trace
-            are in the first group, and what is static.
-        seed: of the draw.
-        stratified: by facts, both groups get their share of each predicate's true facts (of degree
-            0.5 or more) and of its false ones, up to rounding.
-        sort: by entities, their sort; it may be left out if labels mention just one. By time,
-            each entity of that sort has its own earliest times in each trace; a fact of several
-            is in the first group if it is early for all of them, and a fact of none goes by its
-            trace.
+        labels: the labels to split.
+        share: the share of the facts, entities, traces or time points for the first group. The
+            number is rounded.
+        by: what to draw at random, from everything the labels mention. With "entities", a fact that
+            mentions an entity of the second group is in the second group, and all others are in the
+            first. With "time", nothing is drawn: the first group gets static facts and the earliest
+            time points of each trace.
+        seed: the seed of the draw.
+        stratified: with "facts", give both groups their share of each predicate's true facts (of
+            degree 0.5 or more) and of its false facts, up to rounding.
+        sort: with "entities", their sort; may be left out if labels mention only one sort. With
+            "time", each entity of that sort has its own earliest time points in each trace; a fact
+            about several such entities is in the first group if it is early for all of them, and a
+            fact about none follows its trace.
 
     Raises:
-        DataError: the share is none, or entities of such a sort are not mentioned.
+        DataError: the share is not from 0 to 1, or labels do not mention entities of that sort.
     """
     _check_share("share", share)
     generator = _generator(seed)
@@ -64,7 +65,7 @@ def split(
         case "time":
             first = _by_time(labels, share, None if sort is None else _sort(labels, sort))
         case _:
-            raise DataError(f"labels are split by facts, entities, traces or time, not by '{by}'")
+            raise DataError(f"labels can be split by facts, entities, traces or time, not '{by}'")
     return labels.take(first), labels.take({name: ~mask for name, mask in first.items()})
 
 
@@ -78,18 +79,21 @@ def flip(
 ) -> tuple[Labels, dict[str, Tensor]]:
     """Put errors into labels: a degree y becomes 1 - y.
 
+    Use it to measure how a method copes with wrong labels.
+
     Args:
-        labels: what to put errors into; they stay as they are.
-        rate: the probability of an error, for each fact by itself.
-        seed: of the draw.
-        predicates: those that get errors; without it, all.
-        exact: flip as many facts of each predicate as the rate says, rounded.
+        labels: the labels; they are not changed.
+        rate: the probability of an error, independently for each fact.
+        seed: the seed of the draw.
+        predicates: the predicates that get errors; by default, all.
+        exact: flip exactly this share of each predicate's facts, rounded, instead of drawing each
+            fact.
 
     Returns:
-        The labels with errors, and for each predicate a mask of the facts that were flipped.
+        The labels with errors, and for each predicate a mask of the flipped facts, shape (fact,).
 
     Raises:
-        DataError: the rate is none, or a predicate has no labels.
+        DataError: the rate is not from 0 to 1, or a predicate has no labels.
     """
     _check_share("rate", rate)
     generator = _generator(seed)
@@ -129,7 +133,7 @@ def _by_facts(
 
 
 def _counts(sizes: list[int], share: float) -> list[int]:
-    """Whole shares that sum to the rounded share of the sum: largest remainders are rounded up."""
+    """Return whole counts that sum to the rounded share of the total, by largest remainders."""
     counts = [math.floor(share * size) for size in sizes]
     rests = [share * size - count for size, count in zip(sizes, counts, strict=True)]
     order = sorted(range(len(sizes)), key=lambda i: -rests[i])
@@ -156,10 +160,10 @@ def _by_entities(
 
 
 def _by_time(labels: Labels, share: float, sort: str | None) -> dict[str, Tensor]:
-    """Which facts are early in their trace, or for all their entities of a sort, or are static."""
+    """Return masks of facts that are static, or early in their trace or for all their entities."""
     moving = {n: index for n, index in labels.index.items() if n not in labels.static}
     largest = max((int(i.max()) for i in moving.values() if i.numel()), default=0) + 1
-    keys: dict[tuple[str, int], Tensor] = {}  # for each predicate and place, whose times count
+    keys: dict[tuple[str, int], Tensor] = {}  # by predicate and argument: trace and entity
     for name, index in moving.items():
         places = [i for i, s in enumerate(labels.sorts[name], 1) if sort is not None and s == sort]
         for place in places or [0]:
@@ -177,7 +181,7 @@ def _by_time(labels: Labels, share: float, sort: str | None) -> dict[str, Tensor
 
 
 def _ends(times: Tensor, share: float) -> dict[int, int]:
-    """For each key, the time from which on facts are late; times are columns (key, time), once."""
+    """Return the first late time point of each key, given distinct columns (key, time)."""
     by_key: dict[int, list[int]] = {}
     for key, time in times.T.tolist():
         by_key.setdefault(key, []).append(time)
@@ -191,7 +195,7 @@ def _ends(times: Tensor, share: float) -> dict[int, int]:
 def _second(
     groups: Mapping[K, Tensor], share: float, generator: torch.Generator
 ) -> dict[K, Tensor]:
-    """For columns of numbers, where one is that is not drawn for the first group."""
+    """Return masks of the members of each column that are drawn for the second group."""
     if not groups:
         return {}
     members = torch.cat([column.cpu() for column in groups.values()]).unique()
@@ -204,7 +208,7 @@ def _sort(labels: Labels, sort: str | None) -> str:
     known = list(dict.fromkeys(s for sorts in labels.sorts.values() for s in sorts))
     if sort is None:
         if len(known) != 1:
-            raise DataError(f"name the sort of the entities that are drawn: {listing(known)}")
+            raise DataError(f"name the sort of the entities to split by: {listing(known)}")
         return known[0]
     if sort not in known:
         raise DataError(f"no labels mention entities of sort '{sort}'; {name_hint(sort, known)}")
@@ -218,5 +222,5 @@ def _check_share(what: str, value: float) -> None:
 
 def _generator(seed: int) -> torch.Generator:
     if not 0 <= seed < 2**63:
-        raise DataError(f"a seed is a whole number from 0 to 2**63 - 1, not {seed}")
+        raise DataError(f"a seed must be a whole number from 0 to 2**63 - 1, not {seed}")
     return torch.Generator().manual_seed(seed)

@@ -1,4 +1,4 @@
-"""Cells that are time stamps or dates, in microseconds since 1970."""
+"""Convert time stamps and dates to microseconds since 1970."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ _STAMP = (
 MICROSECONDS = pa.timestamp("us")
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
-#: What stands for a time that is none.
+#: Marks a cell that is not a valid time.
 NO_TIME = np.iinfo(np.int64).min
 
 
 def is_stamp(cell: str | None) -> bool:
-    """Whether a cell looks like a time stamp or a date."""
+    """Return whether a cell looks like a time stamp or a date."""
     return cell is not None and re.match(_STAMP, cell) is not None
 
 
 def holds_stamps(column: pa.ChunkedArray) -> bool:
-    """Whether a column has a type for time stamps or dates."""
+    """Return whether a column has a type for time stamps or dates."""
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind))
 
 
 def typed_instants(column: pa.ChunkedArray) -> tuple[Ints, Bools, Bools]:
-    """Times in microseconds, which are there, and which have a zone."""
+    """Return times in microseconds, and masks of the cells that have a time and a zone."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         column = column.cast(kind.value_type)
@@ -49,7 +49,7 @@ def typed_instants(column: pa.ChunkedArray) -> tuple[Ints, Bools, Bools]:
 
 
 def stamp_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A column of a type for time stamps or dates as text, in UTC if it has a zone."""
+    """Convert a column of time stamps or dates to text, in UTC if it has a zone."""
     at, there, zoned = typed_instants(column)
     text = pa.array(at, mask=~there).cast(MICROSECONDS).cast(pa.string())
     zone = "Z" if bool(zoned.any()) else ""
@@ -57,26 +57,26 @@ def stamp_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _parts(text: pa.ChunkedArray) -> tuple[pa.ChunkedArray, pa.ChunkedArray, pa.ChunkedArray]:
-    """The day, the time of day and the zone of time stamps; none, or "", where there is none."""
+    """Split time stamps into day, time of day and zone; parts that are absent are null or ""."""
     parts = pc.extract_regex(text, _STAMP)
     return tuple(pc.struct_field(parts, i) for i in range(3))
 
 
 def with_zone(text: pa.ChunkedArray) -> Bools:
-    """Which time stamps have a zone."""
+    """Return which time stamps state a zone."""
     zone = _parts(text)[2]
     mask: Bools = pc.fill_null(pc.not_equal(zone, ""), False).to_numpy()
     return mask
 
 
 def instants(text: pa.ChunkedArray) -> Ints:
-    """Time stamps in microseconds, in UTC if they have a zone; a number of its own for others."""
+    """Convert time stamps to microseconds, in UTC if they state a zone; NO_TIME if not valid."""
     day, clock, zone = _parts(text)
     clock = pc.if_else(pc.equal(clock, ""), "00:00", clock)
     joined = pc.binary_join_element_wise(day, clock, "T")
     try:
         moments = joined.cast(MICROSECONDS)
-    except pa.ArrowInvalid:  # one of them is on no calendar
+    except pa.ArrowInvalid:  # a date such as 30 February
         moments = pa.chunked_array(
             [pa.array([_moment(t) for t in joined.to_pylist()], MICROSECONDS)]
         )
@@ -99,13 +99,13 @@ def _moment(text: str | None) -> datetime | None:
 
 
 def without_zone(cell: str) -> bool:
-    """Whether text is a time stamp without a zone that is on the calendar."""
+    """Return whether text is a valid time stamp without a zone."""
     match = re.match(_STAMP, cell)
     return match is not None and not match["zone"] and _moment(cell[:19]) is not None
 
 
 def _offset(zone: str) -> int | None:
-    """How far a zone is ahead of UTC, in microseconds; None if it is none."""
+    """Return how far a zone is ahead of UTC, in microseconds; None if it is not a valid offset."""
     if zone == "Z":
         return 0
     hours, minutes = int(zone[1:3]), int(zone[-2:])

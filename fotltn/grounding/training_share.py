@@ -1,6 +1,7 @@
-"""Which rows are for training, where traces, entities or times are held back.
+"""Find the cells for training when traces, entities or time points are held back.
 
-What is computed from features before training (means, spreads, categories) is computed from these.
+Statistics of features that are computed before training (means, spreads, categories) use only these
+cells.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from fotltn.semantics.tables import Tables
 
 
 def cells_of_traces(tables: Tables, traces: Sequence[int]) -> dict[str, Tensor]:
-    """For each sort, the cells (trace, entity, time) of some traces."""
+    """Return a mask of the cells of some traces for each sort, shape (trace, entity, time)."""
     chosen = torch.zeros(tables.batch, dtype=torch.bool)
     chosen[list(traces)] = True
     return {sort: _cells(tables, sort) & chosen.reshape(-1, 1, 1) for sort in tables.sizes}
@@ -28,17 +29,18 @@ def cells_of_traces(tables: Tables, traces: Sequence[int]) -> dict[str, Tensor]:
 def training_cells(
     tables: Tables, train: Labels, test: Labels, by: Split, sort: str | None
 ) -> dict[str, Tensor]:
-    """For each sort, which cells (trace, entity, time) are for training; without one, all are.
+    """Return a mask of the cells for training, shape (trace, entity, time), for some sorts.
 
-    Traces, or entities, are for testing that have labels for testing alone. By time, what comes
-    after the last label for training is.
+    All cells of a sort without a mask are for training. A trace or an entity is for testing if it
+    has labels for testing only. If labels are split by time, everything after the last label for
+    training is for testing.
 
     Args:
-        tables: traces, sizes and lengths.
-        train: labels for training.
-        test: labels for testing.
-        by: what was split.
-        sort: whose entities, or whose times.
+        tables: the traces, and the sizes of sorts.
+        train: the labels for training.
+        test: the labels for testing.
+        by: how the labels were split.
+        sort: the sort whose entities or times were split.
     """
     match by:
         case "facts":
@@ -67,17 +69,17 @@ def _cells(tables: Tables, sort: str) -> Tensor:
 
 
 def _until(last: Tensor, horizon: int) -> Tensor:
-    """The times up to the last ones, which have axes (trace, entity)."""
+    """Return a mask of the time points up to the last ones, which have shape (trace, entity)."""
     return torch.arange(horizon) <= last.unsqueeze(-1)
 
 
 def _places(labels: Labels, name: str, sort: str | None) -> list[int]:
-    """Where entities of a sort are in the index of a predicate."""
+    """Return the rows of a predicate's index that hold entities of a sort."""
     return [] if sort is None else [i for i, s in enumerate(labels.sorts[name], 1) if s == sort]
 
 
 def _members(labels: Labels, sort: str | None) -> set[tuple[int, int]]:
-    """The traces, as (trace, -1), or the entities of a sort, as (trace or 0, entity)."""
+    """Return the traces as (trace, -1), or the entities of a sort as (trace or 0, entity)."""
     members: set[tuple[int, int]] = set()
     for name, index in labels.index.items():
         rows = index.cpu()
@@ -90,9 +92,9 @@ def _members(labels: Labels, sort: str | None) -> set[tuple[int, int]]:
 
 
 def _last_times(tables: Tables, train: Labels, test: Labels, sort: str | None) -> Tensor:
-    """The last time for training of each trace, or of each entity, with axes (trace, entity or 1).
+    """Return the last time point for training, shape (trace, 1) or, with a sort, (trace, entity).
 
-    Where nothing is for testing, that is the last time of all.
+    Where nothing is for testing, this is the horizon.
     """
     shape = (tables.batch, 1 if sort is None else tables.sizes[sort])
     last = torch.full(shape, -1)
@@ -119,17 +121,17 @@ def without_unseen_words(
     named: Collection[tuple[str, str]],
     zero: Collection[tuple[str, str]],
 ) -> dict[str, Features]:
-    """Features without the categories of words that only rows for testing have.
+    """Remove the categories whose words occur only in rows for testing.
 
     Args:
-        features: by sort.
-        counted: which cells are for training.
-        present: where entities are, for sorts that come and go.
-        named: the columns, as (sort, column), whose categories are named in the settings.
-        zero: those in which an unknown word is 0 in all categories.
+        features: the features by sort.
+        counted: the cells for training.
+        present: the cells in which entities are present, for sorts whose entities come and go.
+        named: the columns, as (sort, column), whose categories are listed in the settings.
+        zero: the columns in which an unknown word sets all categories to 0.
 
     Raises:
-        DataError: there is such a word, and it is not said that unknown ones are 0.
+        DataError: such a word occurs, and unknown words of its column are errors.
     """
     reduced = dict(features)
     for sort, seen in features.items():
@@ -152,10 +154,10 @@ def without_unseen_words(
             if (sort, column) not in zero:
                 raise DataError(
                     Diagnostic(
-                        f"the feature '{column}' of '{sort}' is {listing(strange)} in rows for "
-                        "testing alone, so that training does not know it",
-                        hint='unknown_categories = "zero" lets it be none of the categories; or '
-                        "name all of them: categories = { … }",
+                        f"the feature '{column}' of '{sort}' is {listing(strange)} only in rows "
+                        "for testing, so training never sees this",
+                        hint='unknown_categories = "zero" sets all categories to 0 there; or '
+                        "list all categories: categories = { … }",
                     )
                 )
             categories[column] = tuple(w for w in words if w not in strange)

@@ -1,4 +1,4 @@
-"""Wide tables: one row an entity (and time), with a column for each predicate and feature."""
+"""Read wide tables: one row per entity and time point, one column per predicate and feature."""
 
 from __future__ import annotations
 
@@ -27,40 +27,43 @@ from fotltn.grounding.measures import Measure as Measure
 from fotltn.grounding.merge import Conflict, distinct
 from fotltn.grounding.read import TablePlace, as_text
 from fotltn.logic.signature import Signature
+from fotltn.semantics.tables import Names
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Wide:
-    r"""What the columns of a wide table are; columns that are not named here are not read.
+    r"""Describe the columns of a wide table; columns that are not named here are not read.
+
+    Use it for a table with one row per entity and time point, and columns for what is known then.
 
     Args:
         source: a file by name, a data frame, or a mapping from columns to lists.
-        sort: of the entities that rows are about.
-        entity: the column with their names; or the one entity that all rows are about.
+        sort: the sort of the entities that rows are about.
+        entity: the column with their names, or the one `Entity` that all rows are about.
         time: the column with the time; without it, the table is static.
-        trace: the column with the trace; without it, rows are of the only trace, or, if the table
-            is static, of every trace.
-        predicates: predicates, or functions, by column. A cell is a degree, true or false, yes
-            or no (of a function, its result). An empty cell states nothing.
-        arguments: for a column among `predicates`, the columns of the arguments, or fixed
-            entities. Without it, the entity of the row is the only argument.
+        trace: the column with the trace. Without it, rows belong to the only trace or, if the table
+            is static, to every trace.
+        predicates: the predicate or function that each column states. A cell is a degree, true or
+            false, yes or no; for a function, its result. An empty cell states nothing.
+        arguments: for a column among `predicates`, the columns of the arguments, or fixed entities.
+            By default, the entity of the row is the only argument.
         features: columns with numbers, true and false, or text.
-        categories: for a column with text among `features`, all that it may hold; without it,
-            what it holds, in the order of the alphabet, 100 at most. Each category is a feature of
-            its own, 1 where the cell holds it.
-        presence: a predicate of one entity that is true where there is a row; or several, such
-            as one that changes over time and a static one.
-        measures: predicates whose degrees are read off a column, by name.
-        optional: predicates that are not stated where the table lacks their column.
-        missing: what features are where they have no value, for all or by column: an error
-            ("error"), the mean of what training has ("mean"), 0 ("zero"), or what they were last,
-            and before that the mean ("last"). If it is no error, there is one more feature,
-            "COLUMN missing", which is 1 there.
-        unknown_categories: what a word is that `categories` do not name: an error ("error"), or
-            none of them ("zero").
+        categories: all words that a text column among `features` may hold. By default, the words in
+            the data in alphabetical order, at most 100. Each category becomes a feature that is 1
+            where the cell holds it.
+        presence: a predicate of one entity that is true where there is a row; or several, such as
+            one that changes over time and one that is static.
+        measures: predicates whose degrees are computed from a column, by name.
+        optional: predicates that state nothing if the table lacks their column.
+        missing: how to fill features that have no value, for all columns or by column: raise an
+            error ("error"), or use the mean of the training data ("mean"), 0 ("zero"), or the last
+            value and before it the mean ("last"). Except with "error", a feature "COLUMN missing"
+            is added, which is 1 where the value is missing.
+        unknown_categories: how to treat a word that `categories` does not list: raise an error
+            ("error"), or set all categories to 0 ("zero").
 
-    A predicate or function of a table with times may be static, or leave the entity of the row
-    out. Then many rows state the same fact, and they must agree.
+    In a table with times, a predicate or function may be static, or not mention the entity of the
+    row. Many rows then state the same fact, and they must agree.
 
     >>> import fotltn as fot
     >>> theory = fot.parse("sort car\npredicate Stop(car)")
@@ -93,7 +96,7 @@ class Wide:
 
     @property
     def filled(self) -> dict[str, Missing]:
-        """For each feature that may be missing, what it is then."""
+        """How to fill each feature that may be missing."""
         by_column = self.missing
         if isinstance(by_column, str):
             by_column = dict.fromkeys(self.features, by_column)
@@ -101,12 +104,12 @@ class Wide:
 
 
 class Sources(NamedTuple):
-    """What data are read from, and how.
+    """The tables that data are read from, and the settings to read them with.
 
     Args:
-        facts: long tables.
-        wide: wide ones.
-        settings: as `[data]` of a project has them.
+        facts: the long tables.
+        wide: the wide tables.
+        settings: the settings in `[data]` of a project.
     """
 
     facts: tuple[Source, ...]
@@ -125,32 +128,36 @@ def read_wide(
     clock: Clock | None = None,
     beyond: Beyond = "error",
     dtype: torch.dtype = torch.float64,
+    names: Names | None = None,
+    tests: int = 0,
 ) -> tuple[Facts, dict[str, Features]]:
-    """Read wide tables, and long ones with them, as one set of facts, and features by sort.
+    """Read wide and long tables as one set of facts, and features by sort.
 
-    Tables of one sort with the same feature are parts of one table of that feature. A feature
-    needs a value wherever the entity is there: at each time of each trace, or, if any table of
-    the sort names a presence predicate, where that is true. Elsewhere features are 0.
+    Tables of one sort may share a feature; they are then parts of one table. A feature needs a
+    value wherever its entity is present: at every time point of every trace or, if a table of the
+    sort names a presence predicate, where that is true. Elsewhere features are 0.
 
     Args:
         tables: the wide tables.
-        signature: what the facts may be about.
-        facts: long tables, read before the wide ones.
+        signature: the declarations of the symbols that facts may be about.
+        facts: the long tables; they are read before the wide tables.
         horizon: the number of time points of every trace, as in `read_facts`.
         local: sorts whose entities are numbered within each trace, as in `read_facts`.
-        on_conflict: what becomes of rows that contradict each other, in facts and in features, as
-            in `read_facts`.
-        clock: what times are, as in `read_facts`.
-        beyond: what features are after the last row of a trace, if it goes on: an error, or as
-            they were last.
-        dtype: of the features.
+        on_conflict: how to settle contradictions in facts and features, as in `read_facts`.
+        clock: how times map to steps, as in `read_facts`.
+        beyond: how to treat features after the last row of a trace: raise an error, or repeat the
+            last values.
+        dtype: the type of the features.
+        names: traces and shared entities that are already numbered, if the tables hold only some of
+            the traces.
+        tests: how many of the long tables, the last ones, state test facts.
 
     Raises:
-        DataError: with the file, row, column, value and expectation of every bad cell (20 at
-            most), or with a feature that has no value.
+        DataError: lists each bad cell with its file, row, column, value and what was expected, up
+            to 20; or names a feature that has no value.
     """
     listed, long = list(tables), list(facts)
-    collector = Collector(signature)
+    collector = Collector(signature, names)
     sources: Iterable[tuple[TablePlace, pa.Table]]
     sources = read_sources([*long, *(wide.source for wide in listed)])
     if clock is not None:
@@ -158,6 +165,7 @@ def read_wide(
         timed = [(*one, column) for one, column in zip(sources, columns, strict=True)]
         clock, sources = on_clock(collector, clock, timed)
     for number, (place, table) in enumerate(sources):
+        collector.testing = len(long) - tests <= number < len(long)
         if number < len(long):
             collect_long(collector, place, table)
         else:
@@ -167,13 +175,18 @@ def read_wide(
     present: dict[str, tuple[str, ...]] = {}
     for wide in listed:
         moving = [n for n in wide.present if not signature.predicates[n].static]
-        names = (*present.get(wide.sort, ()), *(moving or wide.present))
-        if names:
-            present[wide.sort] = tuple(dict.fromkeys(names))
+        stated = (*present.get(wide.sort, ()), *(moving or wide.present))
+        if stated:
+            present[wide.sort] = tuple(dict.fromkeys(stated))
     assembled = replace(assembled, present=present, clock=clock)
     if beyond == "last":
         assembled, rows = carried(assembled, rows, collector.symbols, signature)
     return assembled, features(rows, collector.symbols, assembled, dtype)
+
+
+def columns_of(wide: Wide, signature: Signature) -> set[str]:
+    """Return the columns of a wide table that are read."""
+    return _WideReader(Collector(signature), wide, TablePlace("", "frame")).columns
 
 
 def collect_wide(collector: Collector, wide: Wide, place: TablePlace, raw: pa.Table) -> None:
@@ -188,7 +201,7 @@ def collect_wide(collector: Collector, wide: Wide, place: TablePlace, raw: pa.Ta
 
 
 def _without_missing(wide: Wide, columns: Collection[str]) -> Wide:
-    """What a table has; optional predicates go with the columns that it lacks."""
+    """Drop the optional predicates whose columns the table lacks."""
 
     def there(name: str, column: str | None) -> bool:
         return name not in wide.optional or column is None or column in columns
@@ -205,7 +218,7 @@ def _without_missing(wide: Wide, columns: Collection[str]) -> Wide:
 class _WideReader:
     def __init__(self, collector: Collector, wide: Wide, place: TablePlace) -> None:
         self.collector, self.wide, self.place = collector, wide, place
-        #: What is stated by cells: the column, the predicate or function, and how it is measured.
+        #: The facts that cells state: the column, the predicate or function, and its measure.
         self.stated: list[tuple[str, str, Measure | None]] = [
             *((column, name, None) for column, name in wide.predicates.items()),
             *((_read_off(measure, wide), name, measure) for name, measure in wide.measures.items()),
@@ -213,25 +226,25 @@ class _WideReader:
         measured = [measure.arguments or () for measure in wide.measures.values()]
         arguments = [c for args in (*wide.arguments.values(), *measured) for c in args]
         named = [*arguments, wide.entity, wide.time, wide.trace, *wide.categories]
-        #: The columns that are read as text, and all that are read.
+        #: The columns that are read as text, and all columns that are read.
         self.texts = {c for c in named if isinstance(c, str)} | {c for c, _, _ in self.stated}
         self.columns = self.texts | set(wide.features)
 
     def arguments(self, column: str, _: str, measure: Measure | None) -> Sequence[str | Entity]:
-        """The arguments of what a column states."""
+        """Return the arguments of the facts that a column states."""
         named = self.wide.arguments.get(column) if measure is None else measure.arguments
         return (self.wide.entity,) if named is None else named
 
     def complain(
         self, column: str | None, row: int | None, message: str, hint: str | None = None
     ) -> None:
-        """Note an error in a column, or in the table."""
+        """Record an error in a column, or in the table."""
         self.collector.complain(replace(self.place, column=column), row, message, hint)
 
-    # --- whether the columns fit the signature ------------------------------------------------
+    # --- do the columns fit the signature? -----------------------------------------------------
 
     def check(self, names: Sequence[str]) -> None:
-        """Complain about columns that are not there or do not fit the signature."""
+        """Report columns that are missing or do not fit the signature."""
         self._check_columns(names)
         for stated in self.stated:
             self._check_symbol(*stated)
@@ -244,7 +257,7 @@ class _WideReader:
             hint = name_hint(wide.sort, known, "declared:")
             self.complain(None, None, f"unknown sort '{wide.sort}' of a wide table", hint)
         if not self.columns:
-            self.complain(None, None, "of a wide table, no column is named")
+            self.complain(None, None, "a wide table must name at least one column")
         for column in sorted(self.columns):
             if column not in names:
                 self.complain(None, None, f"no column '{column}'", name_hint(column, names))
@@ -252,7 +265,7 @@ class _WideReader:
                 self.complain(None, None, f"the column '{column}' occurs twice")
         for column in wide.arguments:
             if column not in wide.predicates:
-                message = f"arguments are given for the column '{column}', which is no predicate"
+                message = f"arguments are given for '{column}', which is not among the predicates"
                 self.complain(None, None, message)
         for column in wide.features:
             if list(wide.features).count(column) > 1:
@@ -260,35 +273,37 @@ class _WideReader:
                 break
         for column, words in wide.categories.items():
             if column not in wide.features:
-                message = f"categories are given for the column '{column}', which is no feature"
+                message = f"categories are given for '{column}', which is not among the features"
                 self.complain(None, None, message)
             if not words or len(set(words)) < len(words):
-                message = f"the categories of '{column}' must be some words, each once"
+                message = f"the categories of '{column}' must be one or more different words"
                 self.complain(None, None, message)
         if wide.unknown_categories not in get_args(Unknown):
             hint = name_hint(wide.unknown_categories, get_args(Unknown))
-            message = f"unknown categories cannot be '{wide.unknown_categories}'"
+            message = f"unknown_categories cannot be '{wide.unknown_categories}'"
             self.complain(None, None, message, hint)
         for column, how in wide.filled.items():
             if column not in wide.features:
-                message = f"it is said what '{column}' is where it is missing, but it is no feature"
+                message = f"missing is set for '{column}', which is not among the features"
                 self.complain(None, None, message)
             elif how not in get_args(Missing):
                 hint = name_hint(how, get_args(Missing))
-                message = f"a feature that is missing cannot be '{how}'"
+                message = f"missing cannot be '{how}'"
                 self.complain(column, None, message, hint)
             elif how == "last" and wide.time is None:
                 message = "a static feature has no last value"
-                self.complain(column, None, message, 'missing = "mean", or "zero"')
+                self.complain(column, None, message, 'use missing = "mean" or "zero"')
             elif f"{column} missing" in wide.features:
-                message = f"the feature '{column} missing' is made, and is a column as well"
+                message = (
+                    f"the feature '{column} missing' is added, but a column has this name as well"
+                )
                 self.complain(None, None, message)
 
     def _check_symbol(self, column: str, name: str, measure: Measure | None) -> None:
         wide, signature = self.wide, self.collector.signature
         if measure is not None and name in signature.functions:
-            hint = f"functions are named by column: {column} = {name}, among the predicates"
-            message = f"'{name}' is a function, but only predicates are measured"
+            hint = f"list functions among the predicates, by column: {column} = {name}"
+            message = f"'{name}' is a function, but only predicates can be measured"
             self.complain(column, None, message, hint)
             return
         known = [*signature.predicates, *signature.functions]
@@ -300,7 +315,7 @@ class _WideReader:
         arguments = self.arguments(column, name, measure)
         if len(arguments) != len(symbol.sorts):
             takes = f"{len(symbol.sorts)} argument{'s' * (len(symbol.sorts) != 1)}"
-            hint = "say which columns, or fixed entities, are its arguments"
+            hint = "name the columns or fixed entities that are its arguments"
             message = f"'{name}' takes {takes}, but the table gives {len(arguments)}"
             self.complain(column, None, message, hint)
             return
@@ -318,20 +333,20 @@ class _WideReader:
             self.complain(None, None, f"unknown predicate '{name}' for presence", hint)
         elif known[name].sorts != (sort,):
             taken = f"'{name}({', '.join(known[name].sorts)})'"
-            message = f"presence takes a predicate of one '{sort}', not {taken}"
+            message = f"presence needs a predicate of one '{sort}', not {taken}"
             self.complain(None, None, message)
         else:
             self._check_time(None, name, known[name].static)
 
     def _check_time(self, column: str | None, name: str, static: bool) -> None:
         if self.wide.time is None and not static:
-            message = f"'{name}' changes over time, but the table has no column for the time"
+            message = f"'{name}' changes over time, but the table has no time column"
             self.complain(column, None, message)
 
     # --- rows ---------------------------------------------------------------------------------
 
     def collect(self, raw: pa.Table) -> None:
-        """Collect what rows state."""
+        """Collect the facts and features of the rows."""
         wide = self.wide
         table = raw.select(sorted(self.columns, key=raw.column_names.index))
         typed = [c for c in wide.features if c not in wide.categories and _numeric(table.column(c))]
@@ -346,11 +361,11 @@ class _WideReader:
             self._collect_feature(base, column, cells)
 
     def _rows(self, table: pa.Table, text: pa.Table) -> Ints:
-        """The rows that have an entity and a time, after complaints about others."""
+        """Return the rows that have an entity and a time, after reporting those that do not."""
         wide = self.wide
         columns = [text.column(c) for c in text.column_names]
         columns += [table.column(c) for c in table.column_names if c not in text.column_names]
-        good = np.zeros(table.num_rows, dtype=bool)  # not those of empty lines
+        good = np.zeros(table.num_rows, dtype=bool)  # stays False for empty lines
         for column in columns:
             good |= pc.is_valid(column).to_numpy()
         if isinstance(wide.entity, str):
@@ -364,14 +379,14 @@ class _WideReader:
             wrong = times(column)[1]
             for row in np.flatnonzero(wrong & good):
                 cell = column[int(row)].as_py()
-                what = "empty" if cell is None else f"'{cell}' is no time"
+                what = "empty" if cell is None else f"'{cell}' is not a time"
                 message = f"{what}; expected {A_TIME}"
                 self.complain(wide.time, int(row), message, time_hint(cell))
             good &= ~wrong
         return np.flatnonzero(good)
 
     def _existence(self, text: pa.Table, rows: Ints) -> SourceRows:
-        """Collect that entities are there, and where the presence predicate is true."""
+        """Collect where entities exist, and where the presence predicates are true."""
         wide, collector = self.wide, self.collector
         static = wide.time is None
         entity = collector.entities[wide.sort].encode(_argument(wide.entity, text, len(rows)))
@@ -392,7 +407,7 @@ class _WideReader:
         return source
 
     def _long_names(self, text: pa.Table) -> pa.Table:
-        """The columns for trace and time under the names that they have in a long table."""
+        """Return the trace and time columns under the names they have in a long table."""
         names = {"time": self.wide.time, "trace": self.wide.trace}
         columns = {new: text.column(old) for new, old in names.items() if old is not None}
         return pa.table(columns) if columns else text.select([])
@@ -403,7 +418,7 @@ class _WideReader:
         symbol = self.collector.symbols[name]
         arguments = self.arguments(column, name, measure)
         filled = pc.is_valid(text.column(column))
-        if measure is not None and measure.column is None:  # a row without an argument says nothing
+        if measure is not None and measure.column is None:  # skip rows that lack an argument
             for argument in arguments:
                 cells = _argument(argument, text, text.num_rows)
                 filled = pc.and_(filled, pc.is_valid(cells))
@@ -429,7 +444,9 @@ class _WideReader:
         if measure is not None:
             degrees, wrong = measure.degrees(truth)
             for i in np.flatnonzero(wrong):
-                message = f"'{truth[int(i)]}' is no number; '{name}' is measured by numbers"
+                message = (
+                    f"'{truth[int(i)]}' is not a number, so it cannot give a degree of '{name}'"
+                )
                 self.complain(column, int(numbers[i]), message)
             if wrong.any():
                 return
@@ -460,9 +477,9 @@ class _WideReader:
 
 
 def _read_off(measure: Measure, wide: Wide) -> str:
-    """The column that a measure reads; of one that every row makes true, one that is never empty.
+    """Return the column that a measure reads; without one, a column that is never empty.
 
-    Where rows are about one entity that no column names, that is a column of its arguments.
+    If no column names the entity of the rows, it is a column of the measure's arguments.
     """
     named = [measure.column, wide.entity, *(measure.arguments or ()), wide.time, wide.trace]
     return next((column for column in named if isinstance(column, str)), "")
@@ -474,7 +491,7 @@ def _numeric(column: pa.ChunkedArray) -> bool:
 
 
 def _argument(argument: str | Entity, table: pa.Table, rows: int) -> pa.ChunkedArray:
-    """A column of a table, or one of a fixed entity."""
+    """Return a column of a table, or a constant column for a fixed entity."""
     if isinstance(argument, str):
         return table.column(argument)
     codes = pa.array(np.zeros(rows, dtype=np.int32))

@@ -1,1 +1,1 @@
-"""Fast tensor functions for the steps of a plan; each is compared with the reference."""
+"""Fast tensor functions for the steps of a plan; tests compare each with the reference."""

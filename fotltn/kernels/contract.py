@@ -1,4 +1,4 @@
-"""Sums of products over named axes, dense."""
+"""Compute dense sums of products over named axes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Named = tuple[tuple[Hashable, ...], Tensor]
 
 
 def contract(factors: Sequence[Named], result: Sequence[Hashable]) -> Tensor:
-    """Multiply factors and sum over every axis that the result has not.
+    """Multiply factors and sum over every axis that the result lacks.
 
     Args:
         factors: tensors with a name for each dimension.

@@ -1,16 +1,16 @@
-"""Until under p-means at every point, by diagonals: all pairs that are equally far apart at once.
+"""Compute until under p-means at every point by diagonals: all pairs of equal distance at once.
 
 With `x` the lost degrees of the left side to the power p, and `r` those of the right side, the
 value at t is the root of a mean, over the witnesses k, of
 
     w(t, k)^q,  with  w(t, k) = r(k) (1 - a · (P(t, k) / (k - t))^(1/p)) + e
 
-and `P(t, k)` the sum of x from t to before k; `a` and `e` are 1 and 0 but for LTN's projections.
-From pairs that are d apart to those that are d + 1 apart, `P` grows by one term. So one pass over
-d, with a few operations on all points, gives every value, adding in the order of the equations. A
-second pass, from the far pairs to the near ones, gives the gradient. Work is O(T²), as p-means
-demand; memory is O(T √T) for as many traces as are done at once, however many there are. On a GPU
-the first pass is one kernel, and the second is one for each diagonal.
+and `P(t, k)` the sum of x from t to just before k; `a` and `e` are 1 and 0 unless LTN's projections
+are used. From distance d to d + 1, `P` grows by one term. So one pass over d, with a few operations
+on all points, gives every value, adding in the order of the equations. A second pass, from far
+pairs to near ones, gives the gradient. Work is O(T²), as p-means require. Memory is O(T √T) times
+the number of traces processed at once, whatever their total. On a GPU, the first pass is one
+kernel, and the second is one kernel for each diagonal.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fotltn.kernels.tracing import unseen
 from fotltn.semantics.config import PMean, Semantics, TNorm
 
-#: Numbers in one operation: on a processor, such that a few operands stay in its cache.
+#: Numbers in one operation; on a CPU, few enough for several operands to stay in its cache.
 ON_CPU, ON_GPU = 2**17, 2**22
 
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """The exponents of a semantics, its projections, and how far apart pairs are."""
+    """The exponents and projections of a semantics, and the range of distances of pairs."""
 
     p: float
     q: float
@@ -40,12 +41,12 @@ class Means:
 
     @property
     def shape(self) -> tuple[float, float, float]:
-        """What is the same at every distance."""
+        """The settings that are the same at every distance."""
         return self.p, self.q, self.epsilon
 
 
 def fits(semantics: Semantics) -> bool:
-    """Whether a semantics has the form above."""
+    """Whether a semantics has the form described above."""
     return (
         semantics.conjunction is TNorm.PRODUCT
         and isinstance(semantics.always, PMean)
@@ -57,7 +58,7 @@ def fits(semantics: Semantics) -> bool:
 
 
 def means(semantics: Semantics, low: int, high: int) -> Means:
-    """The numbers of a semantics that fits."""
+    """Return the settings of a semantics that fits."""
     assert isinstance(semantics.always, PMean)
     assert isinstance(semantics.eventually, PMean)
     return Means(semantics.always.p, semantics.eventually.p, semantics.epsilon, low, high)
@@ -67,12 +68,13 @@ def means(semantics: Semantics, low: int, high: int) -> Means:
 
 
 def values(left: Tensor, right: Tensor, counts: Tensor, m: Means, inside: Tensor | None) -> Tensor:
-    """The value at every point, from tables with axes (time, trace) and the number of witnesses."""
+    """Compute the value at every point, from tables of shape (time, trace) and witness counts."""
     x, r = _sides(left, right, m)
     sums = torch.zeros_like(x)
     if x.is_cuda:
         from fotltn.kernels.gpu import diagonals as gpu
 
+        unseen("until")
         gpu.add_witnesses(sums, x, r, inside, m.low, m.high, m.shape)
         return _root(sums.div_(counts), m.q)
     running = torch.zeros_like(x)
@@ -90,11 +92,11 @@ def values(left: Tensor, right: Tensor, counts: Tensor, m: Means, inside: Tensor
 def gradients(
     grad: Tensor, left: Tensor, right: Tensor, counts: Tensor, m: Means, inside: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """The gradients for both sides, from that of the mean of powers at every point."""
+    """Compute the gradients of both sides from that of the mean of powers at every point."""
     x, r = _sides(left, right, m)
     grad = grad * (m.q / counts)
     by_x, by_r = torch.zeros_like(x), torch.zeros_like(r)
-    carried = torch.zeros_like(x)  # the gradient for the running sum at each point
+    carried = torch.zeros_like(x)  # the gradient of the running sum at each point
     for distance, running in _backwards(x, m.high):
         if distance < max(1, m.low):
             break
@@ -104,7 +106,7 @@ def gradients(
             _from(inside, distance),
         )  # fmt: skip
         by_x[distance - 1 : -1].add_(carried[:near])
-    for distance in range(min(m.low, m.high + 1) - 1, 0, -1):  # nearer than any witness
+    for distance in range(min(m.low, m.high + 1) - 1, 0, -1):  # closer than any witness
         by_x[distance - 1 : -1].add_(carried[: len(x) - distance])
     if m.low == 0:
         once = r + m.epsilon if m.epsilon else r
@@ -127,9 +129,9 @@ def _from(inside: Tensor | None, distance: int) -> Tensor | None:
 
 
 def _backwards(x: Tensor, high: int) -> Iterator[tuple[int, Tensor]]:
-    """The running sums from the far pairs to the near ones, each computed as forward.
+    """Yield the running sums from far pairs to near ones, each computed as in the forward pass.
 
-    Those at some distances are remembered; the ones between are computed again from there.
+    The sums at some distances are stored; those in between are recomputed from there.
     """
     stride = max(1, math.isqrt(high))
     marks = _running(x, torch.zeros_like(x), 0, high, stride)
@@ -141,7 +143,7 @@ def _backwards(x: Tensor, high: int) -> Iterator[tuple[int, Tensor]]:
 
 
 def _running(x: Tensor, first: Tensor, start: int, stop: int, stride: int) -> Tensor:
-    """The running sums at every so many distances, from those at the first of them."""
+    """Return the running sums at every `stride`-th distance, starting from `first`."""
     count = (stop - start) // stride + 1
     sums = torch.empty(count, *x.shape, dtype=x.dtype, device=x.device)
     if x.is_cuda:
@@ -168,7 +170,7 @@ def _running(x: Tensor, first: Tensor, start: int, stop: int, stride: int) -> Te
 def _add_witness(
     sums: Tensor, running: Tensor, r: Tensor, distance: int, m: Means, inside: Tensor | None
 ) -> None:
-    """Add the powers of one witness of each point."""
+    """Add the powers of one witness per point."""
     if distance == 0:
         reached = r + m.epsilon if m.epsilon else r.clone()
     else:
@@ -191,7 +193,7 @@ def _add_gradients(
     running: Tensor, r: Tensor, grad: Tensor, carried: Tensor, by_r: Tensor, distance: int,
     m: Means, inside: Tensor | None,
 ) -> None:  # fmt: skip
-    """Add what one witness of each point gives: to `carried` for the running sum, and to `by_r`."""
+    """Add the gradients from one witness per point to `carried`, for running sums, and `by_r`."""
     if running.is_cuda:
         from fotltn.kernels.gpu import diagonals as gpu
 
@@ -216,7 +218,7 @@ def _add_gradients(
 
 
 def _power(u: Tensor, p: float) -> Tensor:
-    """`u^p` of numbers that are not negative but for rounding."""
+    """Compute `u^p` of numbers that are non-negative up to rounding."""
     if p == 0:
         return torch.ones_like(u)
     if p == 1:
@@ -230,7 +232,7 @@ def _power(u: Tensor, p: float) -> Tensor:
 
 
 def _root(u: Tensor, p: float) -> Tensor:
-    """A new tensor with the roots."""
+    """Return the roots as a new tensor."""
     if p == 1:
         return u.clone()
     if p in (2, 4, 8):

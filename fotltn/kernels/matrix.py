@@ -1,6 +1,6 @@
-"""Facts as a sparse matrix: a sum over facts is a product with it, with its transpose going back.
+"""Facts as a sparse matrix: a sum over facts is a product with it, or backwards its transpose.
 
-This serves where the factors fall into those along one argument and those along the other.
+It applies where every factor is along one argument or along the other.
 """
 
 from __future__ import annotations
@@ -14,35 +14,42 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fotltn.kernels.tracing import is_tracing
+from fotltn.kernels.tracing import WATCHERS, is_tracing, unseen
 
-#: Tables up to this size are transposed without a rule for the way back, which costs more.
+#: The maximum number of columns in a short row.
+SHORT = 32
+#: Tables up to this size are transposed without a custom backward rule, which would cost more.
 SMALL = 2**18
 
-with warnings.catch_warnings():  # said once, at the first such tensor: that the format is new
+with warnings.catch_warnings():  # PyTorch warns at the first such tensor that the format is new
     warnings.simplefilter("ignore")
     torch.sparse_csr_tensor([0, 1], [0], [1.0], (1, 1), check_invariants=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Compressed:
-    """A sparse matrix row by row: where each row starts, the columns, the values."""
+    """A sparse matrix stored by rows: the start of each row, the columns and the values.
+
+    On a GPU, a matrix whose rows are all `short` is multiplied by a custom kernel, and stores no
+    values if all are 1.
+    """
 
     starts: Tensor
     columns: Tensor
     values: Tensor
+    short: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Matrix:
-    """Facts as a sparse matrix, by rows and by columns, both in compressed form."""
+    """Facts as a sparse matrix in compressed form, both by rows and by columns."""
 
     by_row: Compressed
     by_column: Compressed
 
 
 def matrix(rows: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, int]) -> Matrix:
-    """Compress facts in both directions; done once, since facts do not change."""
+    """Compress facts in both directions; done once, because facts do not change."""
     return Matrix(
         _compress(rows, columns, values, shape), _compress(columns, rows, values, shape[::-1])
     )
@@ -56,15 +63,26 @@ def _compress(rows: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, i
     starts[1:] = counts.cumsum(0)
     small = max(*shape, rows.numel()) < 2**31
     kind = torch.int32 if small else torch.int64
-    return Compressed(
-        starts.to(kind),
-        (columns if order is None else columns[order]).to(kind),
-        (values if order is None else values[order]).contiguous(),
-    )
+    short = rows.is_cuda and _have_triton() and bool((counts <= SHORT).all())
+    if short and bool((values == 1).all()):
+        degrees = values[:0]
+    else:
+        degrees = values if order is None else values[order]
+    ordered = columns if order is None else columns[order]
+    return Compressed(starts.to(kind), ordered.to(kind), degrees.contiguous(), short)
 
 
-def _multiply(dense: Tensor, starts: Tensor, columns: Tensor, values: Tensor, *_: Tensor) -> Tensor:
-    """A fixed sparse matrix times a dense one; its transpose is there for the way back."""
+def _multiply(
+    dense: Tensor, starts: Tensor, columns: Tensor, values: Tensor,
+    _1: Tensor, _2: Tensor, _3: Tensor, short: bool, _4: bool,
+) -> Tensor:  # fmt: skip
+    """Multiply a fixed sparse matrix by a dense one; the transpose is for the backward pass."""
+    if short and dense.shape[1] == 1:
+        from fotltn.kernels.gpu.rows import row_sums
+
+        return row_sums(starts, columns, values, dense[:, 0]).unsqueeze(-1)
+    if values.shape[0] < columns.shape[0]:  # all values are 1
+        values = values.new_ones(columns.shape)
     shape = (starts.shape[0] - 1, dense.shape[0])
     facts = torch.sparse_csr_tensor(starts, columns, values, shape, check_invariants=False)
     if dense.shape[1] == 1:
@@ -72,35 +90,40 @@ def _multiply(dense: Tensor, starts: Tensor, columns: Tensor, values: Tensor, *_
     return torch.mm(facts, dense)
 
 
-def _multiply_shape(dense: Tensor, starts: Tensor, *_: Tensor) -> Tensor:
+def _multiply_shape(dense: Tensor, starts: Tensor, *_: object) -> Tensor:
     return dense.new_empty(starts.shape[0] - 1, dense.shape[1])
 
 
-def _keep_facts(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:  # noqa: ARG001
-    ctx.save_for_backward(*inputs[1:])
+def _keep_facts(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ARG001
+    ctx.save_for_backward(*inputs[1:7])
+    ctx.short = inputs[7:]
 
 
 class _Multiply(torch.autograd.Function):
-    """The product for PyTorch's own way back and function transforms."""
+    """The product, for PyTorch's backward pass and function transforms."""
 
     setup_context = staticmethod(_keep_facts)
 
     @staticmethod
-    def forward(dense: Tensor, *facts: Tensor) -> Tensor:  # PyTorch reads the signature each time
+    def forward(dense: Tensor, *facts: Any) -> Tensor:  # PyTorch inspects the signature each time
+        if facts[-2]:
+            unseen("row sums")
         return _multiply(dense, *facts)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         there, back = ctx.saved_tensors[:3], ctx.saved_tensors[3:]
-        result: Tensor = _Multiply.apply(grads[0].contiguous(), *back, *there)  # type: ignore[no-untyped-call]
-        return (result, *[None] * 6)
+        result: Tensor = _Multiply.apply(  # type: ignore[no-untyped-call]
+            grads[0].contiguous(), *back, *there, *ctx.short[::-1]
+        )
+        return (result, *[None] * 8)
 
     @staticmethod
     def vmap(
         info: Any,  # noqa: ARG004
         in_dims: tuple[int | None, ...],
         dense: Tensor,
-        *facts: Tensor,
+        *facts: Any,
     ) -> tuple[Tensor, int]:
         assert in_dims[0] is not None
         moved = dense.movedim(in_dims[0], -1)
@@ -112,6 +135,7 @@ def _swap(u: Tensor) -> Tensor:
     if u.is_cuda and _have_triton():
         from fotltn.kernels.gpu.transpose import transposed
 
+        unseen("transpose")
         return transposed(u)
     return u.transpose(-1, -2).clone(memory_format=torch.contiguous_format)
 
@@ -126,13 +150,13 @@ def _have_triton() -> bool:
 
 
 class _Swap(torch.autograd.Function):
-    """The exchange for PyTorch's own way back and function transforms."""
+    """The transposition, for PyTorch's backward pass and function transforms."""
 
     forward = staticmethod(_swap)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
-        """Nothing is kept."""
+        """Save nothing."""
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Tensor:  # noqa: ARG004
@@ -144,11 +168,12 @@ class _Swap(torch.autograd.Function):
         return _Swap.apply(u.movedim(in_dims[0], 0)), 0  # type: ignore[no-untyped-call]
 
 
-# The same as operators, which PyTorch's compiler records whole, with their way back.
+# The same functions as operators, which PyTorch's compiler records with their backward pass.
 _LIBRARY = torch.library.Library("fotltn", "DEF")
 _LIBRARY.define(
     "multiply(Tensor dense, Tensor starts, Tensor columns, Tensor values, "
-    "Tensor back_starts, Tensor back_columns, Tensor back_values) -> Tensor"
+    "Tensor back_starts, Tensor back_columns, Tensor back_values, bool short, bool back_short"
+    ") -> Tensor"
 )
 _LIBRARY.define("swap(Tensor u) -> Tensor")
 for _name, _run, _shape in (
@@ -162,8 +187,8 @@ for _name, _run, _shape in (
 
 def _multiply_back(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     there, back = ctx.saved_tensors[:3], ctx.saved_tensors[3:]
-    result = torch.ops.fotltn.multiply(grad.contiguous(), *back, *there)
-    return (result, *[None] * 6)
+    result = torch.ops.fotltn.multiply(grad.contiguous(), *back, *there, *ctx.short[::-1])
+    return (result, *[None] * 8)
 
 
 def _swap_back(ctx: Any, grad: Tensor) -> Tensor:  # noqa: ARG001
@@ -176,20 +201,26 @@ torch.library.register_autograd(
 torch.library.register_autograd("fotltn::swap", _swap_back, lib=_LIBRARY)
 
 
+def _is_noted(u: Tensor) -> bool:
+    """Whether operations are being recorded, so that GPU kernels must be called as operators."""
+    return is_tracing() or (u.is_cuda and bool(WATCHERS))
+
+
 def multiply(facts: Matrix, vector: Tensor) -> Tensor:
-    """The matrix times a vector, differentiable in the vector."""
+    """Multiply the matrix by a vector, differentiably in the vector."""
     there, back = facts.by_row, facts.by_column
-    run: Any = torch.ops.fotltn.multiply if is_tracing() else _Multiply.apply
+    run: Any = torch.ops.fotltn.multiply if _is_noted(vector) else _Multiply.apply
     result: Tensor = run(
         vector.unsqueeze(-1),
         there.starts, there.columns, there.values, back.starts, back.columns, back.values,
+        there.short, back.short,
     )  # fmt: skip
     return result.squeeze(-1)
 
 
 def swap(u: Tensor) -> Tensor:
-    """The last two dimensions exchanged in memory too, so that what follows reads in order."""
+    """Swap the last two dimensions in memory as well, so later steps read in order."""
     if u.numel() <= SMALL:
         return u.transpose(-1, -2).contiguous()
-    run: Any = torch.ops.fotltn.swap if is_tracing() else _Swap.apply
+    run: Any = torch.ops.fotltn.swap if _is_noted(u) else _Swap.apply
     return run(u)  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""Powers and their roots, with finite derivatives."""
+"""Compute powers and their roots with finite derivatives."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fotltn.semantics import aggregate
 
 
 def power(u: Tensor, p: float) -> Tensor:
-    """`u^p`, by squaring where p is a small power of 2: far cheaper, forward and backward."""
+    """Compute `u^p`; small powers of 2 by squaring, far cheaper both forward and backward."""
     if p == 2:
         return u.square()
     if p == 4:
@@ -25,8 +25,8 @@ def power(u: Tensor, p: float) -> Tensor:
 class _Slope(torch.autograd.Function):
     """`grad · root / (p u)`, which is 0 at 0, with derivatives of every order.
 
-    Quotients are formed such that none is larger than the derivative itself: `1 / u²` alone
-    overflows long before `u` is too small.
+    The quotients are formed so that none exceeds the derivative itself: `1 / u²` alone overflows
+    long before `u` is too small.
     """
 
     generate_vmap_rule = True
@@ -75,7 +75,7 @@ class _Root(torch.autograd.Function):
 
 
 def root(u: Tensor, p: float) -> Tensor:
-    """`u^(1/p)` with derivative 0 at 0."""
+    """Compute `u^(1/p)` with derivative 0 at 0."""
     if is_tracing():
         zero = u == 0
         high = torch.where(zero, torch.ones_like(u), u)

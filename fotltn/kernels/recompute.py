@@ -1,4 +1,4 @@
-"""Compute now, and again when gradients are asked for, instead of keeping intermediate results."""
+"""Recompute intermediate results when gradients are needed, instead of storing them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ R = TypeVar("R")
 
 
 def recompute(function: Callable[..., R], *args: Any) -> R:
-    """`function(*args)`, whose intermediate results are not kept for the backward pass.
+    """Return `function(*args)` without storing intermediate results for the backward pass.
 
-    Inside a `torch.func` transform, which has no such hooks, they are kept.
+    Inside a `torch.func` transform, which does not support this, they are stored.
     """
     if not torch.is_grad_enabled() or torch._C._functorch.peek_interpreter_stack() is not None:
         return function(*args)

@@ -1,6 +1,7 @@
-"""Sums of products over facts: gather, multiply, add up; the backward pass does the same.
+"""Sums of products over facts: gather, multiply and add up, forward and backward.
 
-Nothing of the size of the facts is kept for it. Products, minima and maxima are here, too.
+The backward pass stores nothing as large as the facts. Products, minima and maxima over facts are
+also here.
 """
 
 from __future__ import annotations
@@ -12,10 +13,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fotltn.kernels.tracing import is_tracing
+from fotltn.kernels.tracing import is_tracing, is_transformed
 
-#: Facts that are gathered at a time, so that intermediate results stay small.
+#: The number of facts gathered at once, to keep intermediate results small.
 PART = 2**22
+
+
+def taken(values: Tensor, places: Tensor) -> Tensor:
+    """The values at places; the older transforms of PyTorch take places of 64 bits alone."""
+    return values.index_select(0, places.long() if is_transformed(values) else places)
 
 
 class _Gather(torch.autograd.Function):
@@ -31,7 +37,7 @@ class _Gather(torch.autograd.Function):
         for part in _parts(value):
             product = value[part]
             for place, factor in zip(places, factors, strict=True):
-                product = product * factor.index_select(0, place[part])
+                product = product * taken(factor, place[part])
             out = out + product.sum() if key is None else out.index_add(0, key[part], product)
         return out
 
@@ -50,11 +56,9 @@ class _Gather(torch.autograd.Function):
         ]
         by_value = []
         for part in _parts(value):
-            looked = [f.index_select(0, p[part]) for f, p in zip(factors, ctx.places, strict=True)]
+            looked = [taken(f, p[part]) for f, p in zip(factors, ctx.places, strict=True)]
             here = value[part]
-            base = (
-                grad.expand(here.shape) if ctx.key is None else grad.index_select(0, ctx.key[part])
-            )
+            base = grad.expand(here.shape) if ctx.key is None else taken(grad, ctx.key[part])
             if need[0]:
                 by_value.append(_times(base, looked, None))
             for i, place in enumerate(ctx.places):
@@ -75,12 +79,12 @@ def gather_sum(
     value: Tensor,
     factors: Sequence[Tensor],
 ) -> Tensor:
-    """For each cell of the result, the sum over its facts of value times factors.
+    """Sum value times factors over the facts of each cell of the result.
 
     Args:
         key: the cell of each fact; None if there is one cell.
         size: the number of cells.
-        places: for each factor, where each fact looks.
+        places: for each factor, the flat index that each fact reads.
         value: the degree of each fact.
         factors: flat tables.
     """
@@ -103,12 +107,13 @@ def _parts(value: Tensor) -> list[slice]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Halvings:
-    """How to multiply the facts of each cell, two at a time, until one number a cell is left.
+    """How to multiply the facts of each cell, two at a time, until one number per cell is left.
 
     Args:
-        order: the facts, cell by cell.
-        rounds: for each round the numbers that stay, their neighbours, and whether these count.
-        cells: where the numbers that are left belong.
+        order: the facts, sorted by cell.
+        rounds: for each round, the numbers that stay, their neighbours, and whether the neighbours
+            count.
+        cells: the cells that the final numbers belong to.
     """
 
     order: Tensor
@@ -117,7 +122,7 @@ class Halvings:
 
 
 def halvings(key: Tensor) -> Halvings:
-    """The rounds for facts whose cells are known; done once, since facts do not move."""
+    """Plan the rounds for facts with known cells; done once, because facts do not move."""
     order = key.argsort(stable=True)
     cells = key[order]
     rounds: list[tuple[Tensor, Tensor, Tensor]] = []
@@ -135,10 +140,10 @@ def halvings(key: Tensor) -> Halvings:
 
 
 class _Product(torch.autograd.Function):
-    """Products over facts; on the way back the product of all others is that of all, divided.
+    """Products over facts; the backward pass divides the product of a cell by each of its facts.
 
-    Facts next to 0 cannot divide. Where a cell has one of them, the others are multiplied without
-    it; where it has more, what is left is next to nothing.
+    Division by facts close to 0 is avoided. If a cell has one such fact, the others are multiplied
+    without it; if it has more, the result is negligible.
     """
 
     @staticmethod
@@ -154,7 +159,7 @@ class _Product(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
         value, key, out = ctx.saved_tensors
-        if torch.is_grad_enabled():  # derivatives of the way back are asked for
+        if torch.is_grad_enabled():  # higher derivatives are needed
             halved = _halved(value, ctx.by(), ctx.size)
             (to_value,) = torch.autograd.grad(halved, value, grads[0], create_graph=True)
             return to_value, None, None, None
@@ -165,19 +170,19 @@ class _Product(torch.autograd.Function):
         divisor = torch.where(small, 1, value)
         rest = torch.ones_like(out).scatter_reduce_(0, key, divisor, "prod")
         count = torch.zeros_like(out).index_add_(0, key, small.to(out.dtype))
-        alone = count.index_select(0, key) == small  # no other fact of the cell is next to 0
+        alone = count.index_select(0, key) == small  # no other fact of the cell is close to 0
         to_value = (grads[0] * rest).index_select(0, key) / divisor * alone
         return to_value, None, None, None
 
 
 def product(value: Tensor, key: Tensor, size: int, by: Callable[[], Halvings]) -> Tensor:
-    """For each cell, the product of its facts; 1 over none.
+    """Multiply the facts of each cell; 1 for a cell without facts.
 
     Args:
         value: the degree of each fact.
         key: the cell of each fact.
         size: the number of cells.
-        by: makes the halvings of the cells, for transforms and for derivatives of derivatives.
+        by: returns the halvings of the cells, for function transforms and higher derivatives.
     """
     if is_tracing() or torch._C._functorch.peek_interpreter_stack() is not None:
         return _halved(value, by(), size)
@@ -185,7 +190,7 @@ def product(value: Tensor, key: Tensor, size: int, by: Callable[[], Halvings]) -
 
 
 def _halved(value: Tensor, by: Halvings, size: int) -> Tensor:
-    """Products of two have derivatives of every order, also where a fact is 0."""
+    """Multiply by pairs, which gives derivatives of every order, even where a fact is 0."""
     value = value[by.order]
     for stay, beside, both in by.rounds:
         value = value[stay] * torch.where(both, value[beside], 1)
@@ -224,5 +229,5 @@ class _Extreme(torch.autograd.Function):
 def extreme(
     value: Tensor, key: Tensor, rest: Tensor, constant: float, neutral: float, *, least: bool
 ) -> Tensor:
-    """For each cell, the least (or greatest) value of its facts and of `rest` constants."""
+    """Return the minimum or maximum over the facts of each cell and `rest` constants."""
     return _Extreme.apply(value, key, rest, constant, neutral, least)  # type: ignore[no-untyped-call,no-any-return]

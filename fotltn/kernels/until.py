@@ -1,8 +1,8 @@
-"""Until at every point: all pairs of a point and its witness.
+"""Compute until at every time point, over all pairs of a point and its witness.
 
-Work is O(T²), as the p-means demand. Pairs are a matrix where that is small. Else they are walked
-by diagonals under p-means, and in blocks of points under other semantics, each of which is computed
-again when gradients are asked for. So memory stays far below T² for each trace.
+Work is O(T²), as p-means require. Few pairs are laid out as a matrix. Many pairs are processed by
+diagonals under p-means, and under other semantics in blocks of points that are recomputed for
+gradients. So memory stays far below T² per trace.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fotltn.semantics import aggregate, connectives
 from fotltn.semantics.config import Fold, PMean, Semantics, TNorm
 from fotltn.semantics.laws import Law, laws
 
-#: Pairs that one block may have; small enough to stay in a processor's cache.
+#: The number of pairs in a block; small enough to stay in the cache of a CPU.
 BLOCK = 2**18
 
 
@@ -39,7 +39,7 @@ def until(
     at: int | None = None,
     block: int = BLOCK,
 ) -> Tensor:
-    """`left` until `right`, at every point or (`at`) at one, which drops the time dimension."""
+    """Compute `left` until `right` at every point, or only at `at`, without a time dimension."""
     left, right = torch.broadcast_tensors(left, right)
     if past:
         left, right, inside = left.flip(-1), right.flip(-1), None
@@ -62,13 +62,13 @@ def until(
     return reached.flip(-1) if past else reached
 
 
-class Extent(NamedTuple):
-    """What until at every point takes, beyond its sides and its values.
+class PairCost(NamedTuple):
+    """The cost of until at every time point, beyond its inputs and its result.
 
     Args:
-        numbers: those that it holds at once.
-        pairs: those of a point and a witness that it computes.
-        calls: the operations on tensors that it takes.
+        numbers: the numbers held at once.
+        pairs: the pairs of a point and a witness that are computed.
+        calls: the number of tensor operations.
     """
 
     numbers: int
@@ -76,31 +76,31 @@ class Extent(NamedTuple):
     calls: int
 
 
-def extent(lead: int, horizon: int, window: Window, semantics: Semantics) -> Extent:
-    """What until takes at every point of so many traces or bindings, with gradients."""
+def extent(lead: int, horizon: int, window: Window, semantics: Semantics) -> PairCost:
+    """Return the cost of until, with gradients, for `lead` traces or bindings."""
     high = horizon - 1 if window.high is None else min(horizon - 1, window.high)
     if high < window.low:
-        return Extent(0, 0, 1)
+        return PairCost(0, 0, 1)
     if _expands(window, semantics):
-        return Extent(2 * lead * horizon, 4 * lead * horizon, 4 * horizon)
+        return PairCost(2 * lead * horizon, 4 * lead * horizon, 4 * horizon)
     pairs = lead * (horizon * (high + 1) - high * (high + 1) // 2)
     if diagonals.fits(semantics) and lead * horizon * (high + 1) > BLOCK:
         at_once = min(lead, max(1, diagonals.ON_CPU // horizon))
         numbers = at_once * horizon * (3 * math.isqrt(high + 1) + 12)
-        return Extent(numbers, pairs, 8 * (high + 1) * math.ceil(lead / at_once))
+        return PairCost(numbers, pairs, 8 * (high + 1) * math.ceil(lead / at_once))
     size = _at_once(lead, horizon, window, BLOCK)
     matrix = lead * size * min(horizon, size + high)
     pieces = math.ceil(horizon / size)
-    return Extent(8 * matrix, 3 * pieces * matrix, 24 * pieces)
+    return PairCost(8 * matrix, 3 * pieces * matrix, 24 * pieces)
 
 
 def _expands(window: Window, semantics: Semantics) -> bool:
-    """Whether until is computed from its value at the next point."""
+    """Whether until is computed from its value at the next time point."""
     return window.low == 0 and window.high is None and Law.EXPAND_UNTIL in laws(semantics)
 
 
 def _at_once(lead: int, horizon: int, window: Window, block: int) -> int:
-    """How many points a block of pairs has: each with the witnesses of all of them."""
+    """Return the number of points in a block, each paired with the witnesses of all of them."""
     each = block / max(1, lead)
     if window.high is None or window.high >= horizon:
         return max(1, min(horizon, int(each // horizon)))
@@ -110,7 +110,7 @@ def _at_once(lead: int, horizon: int, window: Window, block: int) -> int:
 def _by_rows(
     left: Tensor, right: Tensor, inside: Tensor | None, window: Window, s: Semantics, block: int
 ) -> Tensor:
-    """Until at every point, some points at a time."""
+    """Compute until at every time point, one block of points at a time."""
     horizon = left.shape[-1]
     size = _at_once(math.prod(left.shape[:-1]), horizon, window, block)
     pieces = []
@@ -126,14 +126,14 @@ def _by_rows(
 
 
 def _pairs(left: Tensor, window: Window) -> int:
-    """How many pairs all points have, in all traces."""
+    """Return the number of pairs of all points, in all traces."""
     horizon = left.shape[-1]
     reach = horizon if window.high is None else min(horizon, window.high + 1)
     return max(1, math.prod(left.shape[:-1])) * reach * horizon
 
 
 def _walks(left: Tensor, window: Window, semantics: Semantics, block: int) -> bool:
-    """Whether pairs are walked by diagonals: there are many, and nothing but autograd looks on."""
+    """Whether to go by diagonals: there are many pairs, and only autograd is watching."""
     return (
         diagonals.fits(semantics)
         and _pairs(left, window) > block
@@ -143,7 +143,7 @@ def _walks(left: Tensor, window: Window, semantics: Semantics, block: int) -> bo
 
 
 class _Diagonals(torch.autograd.Function):
-    """Until by diagonals; second derivatives are those of `_by_rows`."""
+    """Until by diagonals; second derivatives come from `_by_rows`."""
 
     @staticmethod
     def forward(
@@ -161,7 +161,7 @@ class _Diagonals(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         left, right, values = ctx.saved_tensors
         inside, window, s, block = ctx.how
-        if torch.is_grad_enabled():  # derivatives of this gradient are asked for
+        if torch.is_grad_enabled():  # higher derivatives are needed
             with torch.enable_grad():
                 again = _by_rows(left, right, inside, window, s, block)
             sides = [side for side in (left, right) if side.requires_grad]
@@ -184,7 +184,7 @@ def _portions(
 ) -> Iterator[
     tuple[Callable[[Tensor], Tensor], diagonals.Means, Tensor, Tensor, Tensor, Tensor | None]
 ]:
-    """Some traces at a time, time first, with the number of witnesses of each point."""
+    """Yield some traces at a time, time first, with the number of witnesses of each point."""
     horizon = left.shape[-1]
     high = horizon - 1 if window.high is None else min(window.high, horizon - 1)
     means = diagonals.means(s, window.low, high)
@@ -217,7 +217,7 @@ def _part(inside: Tensor | None, start: int, stop: int | None = None) -> Tensor 
 def _rows(
     left: Tensor, right: Tensor, inside: Tensor | None, rows: int, window: Window, s: Semantics
 ) -> Tensor:
-    """Until at the first `rows` points: a matrix of points and witnesses."""
+    """Compute until at the first `rows` points from a matrix of points and witnesses."""
     horizon = left.shape[-1]
     device = left.device
     points = torch.arange(rows, device=device).unsqueeze(-1)
@@ -234,7 +234,7 @@ def _rows(
 
 
 def _before(left: Tensor, steps: Tensor, s: Semantics) -> Tensor:
-    """⊗ over the points from each row's point to just before the witness; 1 over none."""
+    """Compute ⊗ from each row's point to just before the witness; 1 over no points."""
     counted = (steps >= 0).to(left.dtype)
     match s.always:
         case PMean(p) if not math.isinf(p):
@@ -253,7 +253,7 @@ def _before(left: Tensor, steps: Tensor, s: Semantics) -> Tensor:
 
 
 def _exclusive(u: Tensor, first: float) -> Tensor:
-    """Each running value without the last point: one step later, beginning with `first`."""
+    """Shift running values by one, starting with `first`, so each excludes its own point."""
     start = torch.full((*u.shape[:-1], 1), first, dtype=u.dtype, device=u.device)
     return torch.cat([start, u[..., :-1]], dim=-1)
 
@@ -271,7 +271,7 @@ def _witness(reached: Tensor, allowed: Tensor, s: Semantics) -> Tensor:
 
 
 def _extreme(left: Tensor, right: Tensor, inside: Tensor | None) -> Tensor:
-    """`u_t = max(right_t, min(left_t, u_{t+1}))`, where that law holds."""
+    """Compute `u_t = max(right_t, min(left_t, u_{t+1}))`, where that law holds."""
     if inside is not None:
         right = torch.where(inside, right, torch.zeros_like(right))
     points: list[Tensor] = [right[..., -1]]

@@ -1,7 +1,7 @@
-"""Reductions over a window of time at every point, in O(T) whatever the window.
+"""Reduce over a window of time at every point, in O(T) whatever the window.
 
-Time is the last dimension. Sums are only ever added, never subtracted: suffixes by a reverse
-cumulative sum, bounded windows by blocks as wide as the window, of which each window meets two.
+Tensors have the shape (…, time). Sums are only added to, never subtracted from: suffixes by a
+reverse cumulative sum, bounded windows by blocks as wide as the window, so each window meets two.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from fotltn.algebra.expr import Reduction
 from fotltn.kernels.tracing import is_tracing
 from fotltn.logic.core import Window
 
-#: What a reduction over nothing is.
+#: The value of a reduction over no points.
 NEUTRAL = {
     Reduction.MEAN: 0.0,
     Reduction.SUM: 0.0,
@@ -26,12 +26,12 @@ NEUTRAL = {
 
 
 def scan(kind: Reduction, u: Tensor, window: Window, past: bool, inside: Tensor | None) -> Tensor:
-    """The reduction over the window of each point.
+    """Reduce over the window of each time point.
 
     Args:
-        kind: what to do with the values.
-        u: values, time last.
-        window: steps away from each point.
+        kind: how to combine the values.
+        u: values, shape (…, time).
+        window: the steps away from each point.
         past: look back instead of ahead.
         inside: which points lie inside each trace, broadcastable to `u`; None if all do.
     """
@@ -49,7 +49,7 @@ def scan(kind: Reduction, u: Tensor, window: Window, past: bool, inside: Tensor 
 
 
 def _ahead(kind: Reduction, u: Tensor, window: Window) -> Tensor:
-    """Windows looking ahead, over points that all count."""
+    """Reduce over windows that look ahead, where all points count."""
     horizon = u.shape[-1]
     low, high = window.low, window.high
     if low >= horizon or (high is not None and high < low):
@@ -67,7 +67,7 @@ def _moved(u: Tensor, steps: int, fill: float) -> Tensor:
 
 
 class _SuffixSum(torch.autograd.Function):
-    """Sums from each point to the end; on the way back, from the beginning to each point."""
+    """Sums from each point to the end; the backward pass sums from the beginning to each point."""
 
     generate_vmap_rule = True
 
@@ -77,22 +77,70 @@ class _SuffixSum(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
-        """Nothing is kept."""
+        """Save nothing."""
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Tensor:  # noqa: ARG004
         return grads[0].cumsum(-1)
 
 
+class _SuffixProduct(torch.autograd.Function):
+    """Products from each point to the end; the backward pass divides a product by each factor.
+
+    Division by zero is avoided: a CPU checks for zeros and then takes a slower way. A GPU always
+    uses `slope_without_asking`, because checking would make it wait.
+    """
+
+    @staticmethod
+    def forward(u: Tensor) -> Tensor:
+        return u.flip(-1).cumprod(-1).flip(-1)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs, output)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        (grad,), (u, out) = grads, ctx.saved_tensors
+        if torch.is_grad_enabled() or (not u.is_cuda and bool((u == 0).any())):
+            with torch.enable_grad():
+                inner = u if u.requires_grad else u.detach().requires_grad_()
+                value = running_product(inner.flip(-1)).flip(-1)
+            again = torch.is_grad_enabled()
+            slope: Tensor = torch.autograd.grad(value, inner, grad, create_graph=again)[0]
+        elif u.is_cuda:
+            slope = slope_without_asking(u, grad)
+        else:
+            slope = (grad * out).cumsum(-1) / u
+        return slope
+
+
+def slope_without_asking(u: Tensor, grad: Tensor) -> Tensor:
+    """Differentiate the products from each point to the end, without checking for zeros.
+
+    A product without zeros is divided by each of its factors. A product with a single zero has a
+    gradient only for that factor: the product of the others.
+    """
+    zero = u == 0
+    others = torch.where(zero, 1, u)
+    shared = grad * others.flip(-1).cumprod(-1).flip(-1)
+    zeros = zero.to(u.dtype).flip(-1).cumsum(-1).flip(-1)
+    alone = torch.where(zeros == 1, shared, 0).cumsum(-1)
+    return torch.where(zero, alone, torch.where(zeros == 0, shared, 0).cumsum(-1) / others)
+
+
 def _suffix(kind: Reduction, u: Tensor) -> Tensor:
-    """From each point to the end."""
+    """Reduce from each point to the end."""
     if kind in (Reduction.MEAN, Reduction.SUM) and not is_tracing():
         return _SuffixSum.apply(u)  # type: ignore[no-untyped-call,no-any-return]
+    plain = is_tracing() or torch._C._functorch.peek_interpreter_stack() is not None
+    if kind is Reduction.PRODUCT and not plain:
+        return _SuffixProduct.apply(u)  # type: ignore[no-untyped-call,no-any-return]
     return _prefix(kind, u.flip(-1)).flip(-1)
 
 
 def running_product(u: Tensor) -> Tensor:
-    """The product up to each point; on a GPU by doubling, since PyTorch's way back waits there."""
+    """Return the product up to each point; by doubling on a GPU, where PyTorch's gradient waits."""
     if not u.is_cuda:
         return u.cumprod(-1)
     points = 1
@@ -115,7 +163,7 @@ def _prefix(kind: Reduction, u: Tensor) -> Tensor:
 
 
 def _blocks(kind: Reduction, u: Tensor, width: int) -> Tensor:
-    """From each point, `width` points: the rest of its block, and the beginning of the next."""
+    """Reduce `width` points from each point: the rest of its block and the start of the next."""
     horizon = u.shape[-1]
     count = -(-horizon // width) + 1
     pad = torch.full(

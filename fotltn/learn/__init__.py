@@ -1,1 +1,1 @@
-"""Learning: predicates from facts and axioms."""
+"""Learn predicates from facts and axioms."""

@@ -66,6 +66,11 @@ def tree_parts(blocks: range) -> list[tuple[int, int]]:
     return [(start, size) for start, size, _ in tree.parts]
 
 
+def numbers_of_block(axioms: int, traces: int, predicates: int) -> int:
+    """How many numbers a block comes to: values of axioms, errors and counts of facts."""
+    return axioms * traces + 2 * predicates
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class CutPart:
     """A part of the data in blocks.
@@ -115,11 +120,12 @@ class TraceBlocks:
         self.cuts: dict[int, CutPart] = {}
 
     def forth_and_back(
-        self, labels: Labels, epoch: float, part: DataPart | None
+        self, labels: Labels, epoch: float, part: DataPart | None, total: int
     ) -> tuple[list[float], Tensor | None] | None:
         """The losses and the values of axioms, with gradients left in the weights.
 
-        Nothing if there is nothing to learn from in this part.
+        A prior counts as one of the `total` labelled facts that there are. Nothing comes of it if
+        there is nothing to learn from in this part.
         """
         cut, objective = self._cut(part), self.task.objective
         sums = self._sums(cut, labels, epoch)
@@ -127,7 +133,7 @@ class TraceBlocks:
         values.requires_grad_()
         errors.requires_grad_()
         facts = self._facts_together(labels, errors, counts, epoch)
-        prior = prior_loss(objective, self.task.grounding.parameters(), labels.total)
+        prior = prior_loss(objective, self.task.grounding.parameters(), total)
         axioms = self.task.axioms.together(objective, values, epoch) if len(values) else None
         step = losses(objective, facts, axioms, epoch, prior)
         if not step.total.requires_grad:
@@ -192,13 +198,14 @@ class TraceBlocks:
         for number, part, stated in blocks:
             for generator in self.common.values():
                 generator.manual_seed(seed + number)
-            sums.append(self._block(part, stated, epoch, axioms=axioms))
+            sums.append(self.block(part, stated, epoch, axioms=axioms))
         restore_generators(self.common, states)
         return sums
 
-    def _block(
+    def block(
         self, part: DataPart, labels: Labels, epoch: float, *, axioms: bool
     ) -> tuple[Tensor, Tensor, list[int]]:
+        """Of a block: values of axioms, errors of facts by predicate, and how many facts."""
         task, objective = self.task, self.task.objective
         before = {name: buffer._version for name, buffer in self.modules.named_buffers()}
         tables = task.grounding(part)
@@ -240,7 +247,7 @@ class TraceBlocks:
         Numbers of facts are summed as floats, exactly.
         """
         rows, names = len(self._names) if axioms else 0, len(labels.index)
-        sizes = [rows * traces + 2 * names for traces in cut.traces]
+        sizes = [numbers_of_block(rows, traces, names) for traces in cut.traces]
         device = self.task.grounding.fixed.lengths.device
         flat = [torch.zeros(0, dtype=torch.float64, device=device)]
         for values, errors, counts in sums:

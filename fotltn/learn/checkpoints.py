@@ -1,6 +1,6 @@
-"""Checkpoints: the state of training after some steps, which survives a kill at any moment.
+"""Checkpoints: the state of training after some steps, safe against a kill at any moment.
 
-The folder of checkpoints is theirs: every `step-…` in it may be replaced or removed.
+Training owns the folder of checkpoints: it may replace or remove every `step-…` in it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from fotltn.learn.store import (
     resolved,
 )
 
-#: How many checkpoints are kept.
+#: The number of checkpoints that are kept.
 KEPT = 2
 
 _KIND = "checkpoint"
@@ -37,7 +37,7 @@ _STEP = re.compile(r"step-([0-9]{6,18})")
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A state of training after a number of steps."""
+    """The state of training after a number of steps."""
 
     step: int
     path: Path
@@ -47,7 +47,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class Latest:
-    """The newest whole checkpoint, if any, and a warning for each newer one that is damaged."""
+    """The newest intact checkpoint, if any, and a warning for each newer one that is damaged."""
 
     checkpoint: Checkpoint | None
     warnings: tuple[Diagnostic, ...]
@@ -55,17 +55,17 @@ class Latest:
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """A folder of checkpoints that one training has for itself."""
+    """A folder of checkpoints that is reserved for one training run."""
 
     folder: Path
 
 
 @contextmanager
 def reserve(folder: Path | str) -> Iterator[Reserved]:
-    """Have a folder of checkpoints for oneself, until the end, or until the process ends.
+    """Reserve a folder of checkpoints until the end of the block, or of the process.
 
     Raises:
-        DataError: another training has it, or it cannot be written to.
+        DataError: another training run uses it, or it cannot be written to.
     """
     parent = resolved(folder)
     with reserved(parent, "training"):
@@ -76,7 +76,7 @@ def reserve(folder: Path | str) -> Iterator[Reserved]:
 def place_of(
     checkpoints: Path | str | Reserved | None, ranks: Ranks = ALONE
 ) -> Iterator[Reserved | None]:
-    """A folder of checkpoints, which the first process has for itself; none for the others."""
+    """Reserve a folder of checkpoints for the first process; the others get None."""
     if not ranks.first:
         yield None
     elif isinstance(checkpoints, str | Path):
@@ -92,15 +92,15 @@ def write_checkpoint(
     tensors: Mapping[str, Tensor],
     documents: Mapping[str, Document],
 ) -> Path:
-    """Write the state after a step as `FOLDER/step-000123`, and keep the one before it.
+    """Write the state after a step to `FOLDER/step-000123`, and keep the previous one.
 
-    Older ones are removed. So are those of later steps, which belong to a run that was given up.
+    Older checkpoints are removed. So are those of later steps, which belong to an abandoned run.
 
     Raises:
-        DataError: as for `write_folder`; the checkpoints before are still there.
+        DataError: as for `write_folder`; the previous checkpoints are still there.
     """
     if not 0 <= step < 10**18:
-        raise DataError(f"a step is a whole number from 0, not {step}")
+        raise DataError(f"a step must be a whole number of at least 0, not {step}")
     parent = resolved(folder)
     target = parent / f"step-{step:06d}"
     files = encode(tensors, documents, _KIND)
@@ -120,11 +120,11 @@ def write_checkpoint(
 
 
 def latest_checkpoint(folder: Path | str) -> Latest:
-    """The newest checkpoint that is whole, with a warning for each newer one that is damaged.
+    """Return the newest intact checkpoint, with a warning for each newer one that is damaged.
 
     Raises:
-        UnreadableError: one of them may be whole, but cannot be read: a later version of this
-            program has written it, or the system refuses.
+        UnreadableError: a checkpoint may be intact but cannot be read, because a later version of
+            this program wrote it or the system refused.
         DataError: the folder cannot be read.
     """
     parent = resolved(folder)
@@ -150,20 +150,20 @@ def latest_checkpoint(folder: Path | str) -> Latest:
                 return Latest(Checkpoint(_number(name), parent / name, *stored), tuple(warnings))
         except UnreadableError as error:
             hint = (
-                "train with a fotltn, or on a machine, that can read it; or start anew: `--fresh` "
-                f"removes the checkpoints in {folder}"
+                "continue with a version of fotltn, or on a machine, that can read it; or start "
+                f"over: `--fresh` removes the checkpoints in {folder}"
             )
             raise UnreadableError(*(replace(d, hint=hint) for d in error.diagnostics)) from None
     return Latest(None, tuple(warnings))
 
 
 def latest_in(place: Reserved | None) -> Latest:
-    """As `latest_checkpoint`, of a place that there may not be."""
+    """Do the same as `latest_checkpoint`, for a folder that may be None."""
     return Latest(None, ()) if place is None else latest_checkpoint(place.folder)
 
 
 def clear_checkpoints(folder: Path | str) -> None:
-    """Remove all checkpoints, as a run that starts anew must.
+    """Remove all checkpoints, to start training from the beginning.
 
     Raises:
         DataError: they cannot be removed.

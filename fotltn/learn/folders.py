@@ -1,19 +1,19 @@
-"""Folders of files that are put in place as a whole, or not at all.
+"""Folders of files that are written completely or not at all.
 
-A new folder NAME is written in four steps, beside its place:
+A new folder NAME is written in four steps, next to its final place:
 
 1. its files go into `.NAME.TOKEN.tmp`, each flushed to disk;
 2. an old NAME, if there is one, is renamed to `.NAME.TOKEN.old`;
 3. `.NAME.TOKEN.tmp` is renamed to NAME;
 4. `.NAME.TOKEN.old` is removed.
 
-A process may be killed anywhere. Before step 2 the old folder is in place, after step 3 the new
-one. Between the two there is no NAME, but a `.tmp` and an `.old` of one token. That happens at no
-other moment, and then both are complete: who reads takes the `.tmp`. The next write finishes what
-was begun and removes what was left behind.
+A process may be killed at any time. Before step 2 the old folder is in place, after step 3 the new
+one. In between there is no NAME, but a `.tmp` and an `.old` with the same token. That never happens
+otherwise, and then both are complete: readers take the `.tmp`. The next write finishes the
+interrupted one and cleans up.
 
-Those who write into a folder wait for each other, and those who read wait for them: they hold a
-lock on the folder around NAME (`fotltn.learn.locks`).
+Writers wait for each other, and readers wait for writers: they hold a lock on the parent folder of
+NAME (`fotltn.learn.locks`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pathlib import Path
 from fotltn.files import flag
 
 _DRAFT = re.compile(r"\.(?P<name>.+)\.(?P<token>[0-9a-f]{16})\.(?P<state>tmp|old)")
-_NO_SYNC = (errno.EINVAL, errno.ENOTSUP)  # the file system has no such thing for folders
+_NO_SYNC = (errno.EINVAL, errno.ENOTSUP)  # the file system cannot flush folders
 
 
 def _beside(target: Path, token: str, state: str) -> Path:
@@ -37,17 +37,30 @@ def _beside(target: Path, token: str, state: str) -> Path:
 
 
 def place(target: Path, files: Mapping[str, bytes]) -> None:
-    """Put a folder of files in place of whatever is there, within the lock of its parent.
+    """Put a folder of files in place of whatever is there, while its parent is locked.
 
-    If an OSError ends it, the old folder is back in place, and nothing else is left.
+    After an OSError the old folder is back in place, and nothing else remains.
     """
-    token = secrets.token_hex(8)
-    draft, old = _beside(target, token, "tmp"), _beside(target, token, "old")
-    try:
+
+    def fill(draft: Path) -> None:
         os.mkdir(draft)
         for name, data in files.items():
             _write_file(draft / name, data)
         _sync(draft)
+
+    _place(target, fill)
+
+
+def move(target: Path, ready: Path) -> None:
+    """Move a complete folder from next to its final place into it, while its parent is locked."""
+    _place(target, lambda draft: os.rename(ready, draft))
+
+
+def _place(target: Path, fill: Callable[[Path], None]) -> None:
+    token = secrets.token_hex(8)
+    draft, old = _beside(target, token, "tmp"), _beside(target, token, "old")
+    try:
+        fill(draft)
         if os.path.lexists(target):
             os.rename(target, old)
         os.rename(draft, target)
@@ -64,14 +77,14 @@ def place(target: Path, files: Mapping[str, bytes]) -> None:
 
 
 def discard(target: Path) -> None:
-    """Remove a folder at one stroke, within the lock of its parent."""
+    """Remove a folder in one atomic step, while its parent is locked."""
     old = _beside(target, secrets.token_hex(8), "old")
     os.rename(target, old)
     shutil.rmtree(old, ignore_errors=True)
 
 
 def settle(parent: Path, owned: Callable[[str], bool]) -> None:
-    """Finish interrupted writes of the folders whose names are owned, within the lock."""
+    """Finish interrupted writes of the folders whose names are owned, while locked."""
     drafts = [(m, parent / m.string) for m in _drafts(parent) if owned(m["name"])]
     for match, draft in drafts:
         target = parent / match["name"]
@@ -83,7 +96,7 @@ def settle(parent: Path, owned: Callable[[str], bool]) -> None:
 
 
 def present(target: Path) -> list[Path]:
-    """Where the files of a folder are, the best place first; nowhere if there is none."""
+    """Return the places where the files of a folder may be, best first; empty if there is none."""
     if os.path.lexists(target):
         return [target]
     drafts = [m for m in _drafts(target.parent) if m["name"] == target.name]
@@ -92,7 +105,7 @@ def present(target: Path) -> list[Path]:
 
 
 def names(parent: Path) -> set[str]:
-    """The names of all folders in a folder, with those whose replacement was interrupted."""
+    """Return the names of all folders in a folder, including those that were being replaced."""
     cut = {m["name"] for m in _drafts(parent) if _interrupted(parent / m["name"], m["token"])}
     return cut | {n for n in os.listdir(parent) if not _DRAFT.fullmatch(n)}
 
@@ -106,7 +119,7 @@ def _drafts(parent: Path) -> list[re.Match[str]]:
 
 
 def _interrupted(target: Path, token: str) -> bool:
-    """Whether a write stopped between its second step and its third."""
+    """Whether a write stopped between its second and its third step."""
     return not os.path.lexists(target) and all(
         os.path.lexists(_beside(target, token, state)) for state in ("tmp", "old")
     )

@@ -1,8 +1,8 @@
-"""What a task is, in a form that can be stored and compared.
+"""The identity of a task, in a form that can be stored and compared.
 
-Everything that a task is made of counts: every field of its settings, every attribute of its
-networks, all of its data. A setting that is added somewhere counts without being named here. What
-does not count: the weights themselves, and attributes that begin with an underscore.
+Every part of a task counts: every field of its settings, every attribute of its networks, all of
+its data. A new setting counts without being named here. The weights themselves do not count, nor do
+attributes that begin with an underscore.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ from fotltn.syntax.show import show_theory
 from fotltn.syntax.theory import Theory
 from fotltn.tree import Node
 
-#: What every module has, and what says nothing about it.
+#: Attributes that every module has, and that say nothing about it.
 _OF_MODULES = frozenset(vars(nn.Module()))
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
-_LONG = 200  # characters above which a digest stands for a value
-_MOST = 5  # differences that a message names
+_LONG = 200  # longer values, in characters, are replaced by a digest
+_MOST = 5  # the maximum number of differences in a message
 _SHA = "sha256 "
 _SETTINGS = "settings."
 
 
 class Digests:
-    """Digests of tensors, each of which is read once until something writes into it."""
+    """Digests of tensors, each read once until something writes to it."""
 
     def __init__(self) -> None:
-        """Nothing has been read."""
+        """Start with nothing read."""
         self._known: dict[int, tuple[Tensor, int, str]] = {}
 
     def of(self, value: Tensor | np.ndarray[Any, Any]) -> str:
-        """The digest of a tensor, or of an array."""
+        """Return the digest of a tensor or array."""
         if not isinstance(value, Tensor) or value.is_inference():
             return _digest(value)
         tensor, version, digest = self._known.get(id(value), (None, -1, ""))
@@ -60,26 +60,26 @@ class Digests:
 
 
 def identity(task: Task, digests: Digests | None = None) -> dict[str, Any]:
-    """What must be the same for training to go on, by name.
+    """Return by name what must be equal for training to resume.
 
     Args:
-        task: what is trained.
-        digests: of what has been read before.
+        task: the task.
+        digests: a cache of digests.
     """
     device = task.grounding.fixed.lengths.device.type
     return {"device": device, **leaves(task, digests)}
 
 
 def differences(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
-    """What differs between two identities, for a message; nothing if they are the same.
+    """Describe the differences between two identities, for a message; empty if there are none.
 
     >>> differences({"training.rate": 0.1, "a": 1}, {"training.rate": 0.2, "a": 1})
     'training.rate: 0.1 there, 0.2 here'
     """
     names = [n for n in {**theirs, **ours} if theirs.get(n, ...) != ours.get(n, ...)]
-    # Settings of a project say it in the words of its file.
+    # Prefer project settings, because they use the words of the project file.
     names = [n for n in names if n.startswith(_SETTINGS)] or names
-    names.sort(key=lambda n: n != f"{_SETTINGS}method")  # from which many others follow
+    names.sort(key=lambda n: n != f"{_SETTINGS}method")  # many others follow from it
     shown = [
         f"{n.removeprefix(_SETTINGS)}: {_said(theirs, n)} there, {_said(ours, n)} here"
         for n in names
@@ -89,26 +89,26 @@ def differences(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
 
 
 def refuse_other_task(theirs: Mapping[str, Any], ours: Mapping[str, Any], folder: Path) -> None:
-    """Refuse to go on with what another task left in a folder of checkpoints.
+    """Raise an error if the checkpoints in a folder belong to another task.
 
     Raises:
-        DataError: identities differ; it says in what.
+        DataError: the identities differ; the message says where.
     """
     if differing := differences(theirs, ours):
         raise DataError(
             Diagnostic(
-                f"the checkpoints in '{folder}' are of another task or other settings; "
-                "remove them to start anew",
-                hint=f"to go on, put back {differing}",
+                f"the checkpoints in '{folder}' belong to another task or other settings; "
+                "remove them to start over",
+                hint=f"to resume, restore {differing}",
             )
         )
 
 
 def check_alike(ours: Mapping[str, Any], ranks: Ranks) -> None:
-    """Refuse to train together with processes that have another task than the first.
+    """Raise an error if processes that train together have different tasks.
 
     Raises:
-        DataError: identities differ; it says in what.
+        DataError: the identities differ; the message says where.
     """
     first, *others = ranks.objects(ours)
     for number, theirs in enumerate(others, 1):
@@ -126,7 +126,7 @@ def _said(one: Mapping[str, Any], name: str) -> str:
 
 
 def leaves(value: Any, digests: Digests | None = None) -> dict[str, Any]:
-    """All that something is made of, by name, as values that JSON has."""
+    """Return all parts of a value by name, as JSON values."""
     every = _leaves("", value, digests or Digests())
     return {name.removeprefix("."): _short(leaf) for name, leaf in every}
 
@@ -141,7 +141,7 @@ def _leaves(name: str, value: Any, digests: Digests) -> Iterator[tuple[str, Any]
             yield f"{name}.axioms.{axiom.name}", [str(axiom.source), axiom.weight, *marks]
         yield f"{name}.order", [axiom.name for axiom in value.axioms]
     elif isinstance(value, CheckedFormula):
-        return  # made of a text that counts itself
+        return  # built from a text that counts itself
     elif isinstance(value, Signature):
         yield name, show_theory(Theory(value.declarations, ()))
     elif isinstance(value, Tables | Labels):
@@ -174,7 +174,7 @@ def _of_module(name: str, root: nn.Module, digests: Digests) -> Iterator[tuple[s
         for key, tensor in (*module._parameters.items(), *module._buffers.items()):
             if tensor is None or key not in stored:
                 yield f"{at}.{key}", _leaf(tensor, digests)
-            else:  # its numbers are what is learned
+            else:  # the numbers of parameters are what is learned
                 yield f"{at}.{key}", [str(tensor.dtype), tensor.requires_grad, *tensor.shape]
 
 
@@ -185,7 +185,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _leaf(value: Any, digests: Digests) -> Any:
-    """A value that JSON has, and that is the same for the same thing in another process."""
+    """Convert a value to JSON such that equal values are equal in every process."""
     if isinstance(value, list | tuple):
         return [_leaf(one, digests) for one in value]
     if isinstance(value, AbstractSet):
@@ -204,7 +204,7 @@ def _short(leaf: Any) -> Any:
 
 
 def _digest(value: Any) -> str:
-    """A short text that other data do not have."""
+    """Return a short text that identifies the data."""
     if isinstance(value, Tensor | np.ndarray):
         plain = torch.as_tensor(value).detach().cpu()
         plain = (plain if plain.layout == torch.strided else plain.to_dense()).contiguous()

@@ -1,8 +1,8 @@
-"""Locks that the system gives back when a process ends, however it ends.
+"""Locks that the system releases when a process ends, however it ends.
 
-On Unix a folder itself is locked. Where that cannot be, as on Windows, a file in the folder is
-locked instead, and removed afterwards. Where there are no locks at all, as on some file systems
-of a network, nobody waits for anybody.
+On Unix a folder itself is locked. Elsewhere, such as on Windows, a file in the folder is locked
+instead, and removed afterwards. Without any locks, such as on some network file systems, nobody
+waits.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from fotltn.strict_json import read_json
 
 try:
     import fcntl
-except ImportError:  # as on Windows
+except ImportError:  # such as on Windows
     fcntl = None  # type: ignore[assignment]
 
-#: Seconds after which who waits for a lock says so, and after which it gives up.
+#: Seconds before a process that waits for a lock says so, and before it gives up.
 NOTICE = 1.0
 PATIENCE = 30.0
 
-#: The file that is locked in place of a folder, and that which says who keeps a folder.
+#: The file that is locked in place of a folder, and the one that names the owner of a folder.
 _FOR_FOLDER = ".fotltn.lock"
 _FOR_KEEPER = ".keeper.lock"
 _FILES = (_FOR_FOLDER, _FOR_KEEPER)
 
-#: What is locked on Windows cannot be read by others; this byte is behind all that is written.
+#: On Windows a locked byte cannot be read by others; this byte is beyond all content.
 _FAR = 2**30
-_CHANCE = random.SystemRandom()  # draws nothing from the numbers of others
+_CHANCE = random.SystemRandom()  # independent of all other random numbers
 _MOST_SAID = 4096
 
 
@@ -50,12 +50,12 @@ _MOST_SAID = 4096
 
 @contextmanager
 def locked(folder: Path, *, exclusive: bool) -> Iterator[None]:
-    """Wait until nobody writes (or, exclusive, reads) in a folder, and keep it so.
+    """Wait until nobody writes in a folder (or, exclusive, reads), and hold the lock.
 
-    Where a folder cannot be locked, nothing is waited for.
+    If the folder cannot be locked, do not wait.
 
     Raises:
-        DataError: another process has not given the lock back within `PATIENCE` seconds.
+        DataError: another process did not release the lock within `PATIENCE` seconds.
     """
     path = folder if fcntl is not None else folder / _FOR_FOLDER
     with ExitStack() as held:
@@ -72,9 +72,9 @@ def _waited_for(path: Path, folder: Path, *, exclusive: bool) -> int:
         if waited >= PATIENCE:
             raise DataError(
                 Diagnostic(
-                    f"'{folder}' is locked by another process, and was not given back within "
+                    f"'{folder}' is locked by another process, which did not release it within "
                     f"{PATIENCE:g} seconds",
-                    hint="try again when that process is done, or end it",
+                    hint="try again when that process has finished, or end it",
                 )
             )
         if waited >= NOTICE and not told:
@@ -86,18 +86,18 @@ def _waited_for(path: Path, folder: Path, *, exclusive: bool) -> int:
     return handle
 
 
-# --- as long as a process works: a folder of its own ------------------------------------------
+# --- for as long as a process works: a reserved folder ----------------------------------------
 
 
 @contextmanager
 def reserved(folder: Path, work: str) -> Iterator[None]:
-    """Keep a folder for some work alone, such as "training".
+    """Reserve a folder for one kind of work, such as "training".
 
-    The folder is made if there is none, and removed if it is empty in the end.
+    The folder is created if necessary, and removed in the end if it is empty.
 
     Raises:
-        DataError: another process, or another thread of this one, keeps it (it says who), or
-            the folder cannot be written to.
+        DataError: another process or thread has reserved it (the message says which), or it cannot
+            be written to.
     """
     path, made = folder / _FOR_KEEPER, not folder.is_dir()
     try:
@@ -108,7 +108,7 @@ def reserved(folder: Path, work: str) -> Iterator[None]:
         raise DataError(
             Diagnostic(
                 f"'{folder}' is in use by another {work}: {_keeper(path)}",
-                hint="wait until that is done, or give this one a folder of its own",
+                hint="wait until it has finished, or use another folder for this one",
             )
         )
     try:
@@ -122,14 +122,14 @@ def reserved(folder: Path, work: str) -> Iterator[None]:
 
 
 def _take_in(folder: Path, path: Path) -> int | None:
-    """As `_take`, in a folder that is made; who had it before may just be removing it."""
+    """Do the same as `_take`, in a folder that is created; a previous owner may be removing it."""
     while True:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             return _take(path, exclusive=True)
-        except FileNotFoundError:  # removed after it was made
+        except FileNotFoundError:  # removed after it was created
             continue
-        except FileExistsError:  # removed while it was made, or something else has this name
+        except FileExistsError:  # removed while it was created, or something else has this name
             with suppress(FileNotFoundError):
                 mode = os.lstat(folder).st_mode
                 if not stat.S_ISDIR(mode) and not (stat.S_ISLNK(mode) and folder.is_dir()):
@@ -137,10 +137,10 @@ def _take_in(folder: Path, path: Path) -> int | None:
 
 
 def _sign(handle: int) -> None:
-    """Say in a file who we are."""
+    """Write into a file which process owns it."""
     since = datetime.now().astimezone().isoformat(" ", "seconds")
     text = json.dumps({"process": os.getpid(), "host": socket.gethostname(), "since": since})
-    with suppress(OSError):  # a full disk; the lock holds all the same
+    with suppress(OSError):  # a full disk; the lock holds anyway
         os.lseek(handle, 0, os.SEEK_SET)
         os.ftruncate(handle, 0)
         os.write(handle, text.encode())
@@ -152,17 +152,17 @@ def _keeper(path: Path) -> str:
             said = read_json(file.read(_MOST_SAID))
         return f"process {said['process']} on {said['host']}, since {said['since']}"
     except (OSError, ValueError, KeyError, TypeError):
-        return "a process that has not said who it is"
+        return "an unknown process"
 
 
-# --- what systems have ------------------------------------------------------------------------
+# --- locks of the operating system ------------------------------------------------------------
 
 
 def _take(path: Path, *, exclusive: bool) -> int | None:
-    """An open handle with the lock of a folder, or of a file that is made; None if it is taken.
+    """Return an open handle with the lock of a folder, or of a new file; None if it is taken.
 
-    Who gives a lock back may remove its file. Then it is made anew, so that nobody holds the lock
-    of a file that others cannot see.
+    Releasing a lock may remove its file. Then the file is created again, so that nobody holds the
+    lock of a file that others cannot see.
     """
     flags = os.O_RDONLY | flag("O_DIRECTORY")
     if path.name in _FILES:
@@ -190,7 +190,7 @@ def _leads_to(path: Path, handle: int) -> bool:
 
 
 def _attempt(handle: int, *, exclusive: bool) -> bool:
-    """Lock an open file, if nobody else has; True also where there are no locks."""
+    """Lock an open file, unless someone else has; return True also if there are no locks."""
     try:
         if fcntl is not None:
             fcntl.flock(handle, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
@@ -213,7 +213,7 @@ def _windows(handle: int, mode: str) -> None:
 
 
 def _give_back(path: Path, handle: int) -> None:
-    """End a lock, and remove its file: on Unix while it is held, on Windows once it is closed."""
+    """Release a lock and remove its file: on Unix while it is held, on Windows once closed."""
     is_file = path.name in _FILES
     removed = is_file and _removed(path)
     if fcntl is None:

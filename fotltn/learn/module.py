@@ -1,4 +1,4 @@
-"""Axioms as a loss for training loops of one's own."""
+"""Axioms as a loss for your own training loop."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from fotltn.semantics.sparse import SparseTable
 from fotltn.semantics.tables import Tables, within
 from fotltn.syntax.theory import FunctionDecl, PredicateDecl, Theory
 
-#: How many shapes of tables stay planned; those that were not used for longest are forgotten.
+#: The maximum number of planned table shapes; the least recently used are dropped.
 SHAPES = 16
 
 Table = Tensor | SparseTable
@@ -36,13 +36,13 @@ T = TypeVar("T", bound=Table)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AxiomValues:
-    """The loss of axioms, and the values that it is made of, all with gradients.
+    """The loss of axioms, and the values behind it, all with gradients.
 
     Args:
         loss: how far the axioms are from being satisfied.
-        degrees: the value of each axiom on each trace, with axes (axiom, trace).
+        degrees: the value of each axiom on each trace, shape `(axiom, trace)`.
         names: the axioms in order.
-        semantics: what they mean.
+        semantics: the semantics of the axioms.
     """
 
     loss: Tensor
@@ -52,36 +52,37 @@ class AxiomValues:
 
     @property
     def values(self) -> dict[str, Tensor]:
-        """The value of each axiom over all traces, as `fotltn.compile` gives it."""
+        """The value of each axiom over all traces, as `fotltn.compile` computes it."""
         return dict(zip(self.names, over_traces(self.degrees, self.semantics), strict=True))
 
     @property
     def by_trace(self) -> dict[str, Tensor]:
-        """The value of each axiom on each trace."""
+        """The value of each axiom on each trace, shape `(trace,)`."""
         return dict(zip(self.names, self.degrees, strict=True))
 
 
 class AxiomLoss(nn.Module):
-    r"""How far axioms are from being satisfied, as a loss for a training loop of your own.
+    r"""How far axioms are from being satisfied, as a loss for your own training loop.
 
-    It is called with tables of degrees by name, as networks compute them, and gives their loss
-    and values (`AxiomValues`). The axioms are planned when tables of some shape come for the
-    first time; from then on a call does little but run the plan. There are no parameters.
+    Use it to add axioms to an existing PyTorch training loop; `fotltn.train` has its own loop. Call
+    it with tables of degrees by name, as networks compute them. It returns the loss and the values
+    of the axioms (`AxiomValues`). The first call with tables of some shape plans the axioms; later
+    calls only run the plan. The module has no parameters.
 
     Args:
-        theory: the axioms, and what the tables are of.
-        data: tables that stay as they are, as `fotltn.read` and `fotltn.tables` make them:
-            given facts, functions, relations, names of entities. A call may give some of them
-            anew. Data of one trace hold for all traces of a call.
-        semantics: what the axioms mean.
+        theory: the axioms, and the declarations of the tables.
+        data: tables that do not change, from `fotltn.read` or `fotltn.tables`: given facts,
+            functions, relations, names of entities. A call may replace some of them. Data of a
+            single trace hold for all traces of a call.
+        semantics: the semantics of the axioms, or its name.
         p: another exponent for its means.
-        by: how values make a loss. "satisfaction" is the p-mean of their errors, "log" the mean
+        by: how values become a loss. "satisfaction" is the p-mean of their errors, "log" the mean
             of their negative logarithms, as in the objective of `fotltn.train`.
         mean_p: the exponent of that p-mean over axioms and traces.
-        weights: of axioms, in place of those in the theory.
-        axiom_p: exponents for the means within some axioms.
+        weights: weights of axioms that replace those in the theory.
+        axiom_p: exponents for the means inside some axioms.
         trust: with "log", learn how far to trust each axiom, under a prior with this shape.
-        budget: bytes that intermediate results may take.
+        budget: the memory in bytes that intermediate results may take.
 
     Raises:
         FotError: the theory or a setting is wrong.
@@ -110,16 +111,14 @@ class AxiomLoss(nn.Module):
         trust: float | None = None,
         budget: int = BUDGET,
     ) -> None:
-        """Check the settings; axioms are planned when tables come."""
+        """Check the settings; the axioms are planned when tables arrive."""
         super().__init__()
         self.theory = checked_theory(theory)
         if data is not None and not isinstance(data, Tables):
-            raise DataError(
-                f"expected data as fotltn.read or fotltn.tables gives them, not {data!r:.60}"
-            )
+            raise DataError(f"expected data from fotltn.read or fotltn.tables, not {data!r:.60}")
         self.data = Tables({}, torch.ones(1, dtype=torch.int64), 1, {}) if data is None else data
         if by == "none" or not self.theory.axioms:
-            raise DataError("there is nothing to minimise: no axioms")
+            raise DataError("there is nothing to minimise: the theory has no axioms")
         self.objective = Objective(
             axioms=by,
             together="sum",
@@ -134,7 +133,7 @@ class AxiomLoss(nn.Module):
         for name in self.objective.axiom_weights:
             if name not in self.axioms.names:
                 hint = name_hint(name, self.axioms.names)
-                raise DataError(f"a weight is given for the unknown axiom '{name}'; {hint}")
+                raise DataError(f"a weight was given for the unknown axiom '{name}'; {hint}")
         self._forget()
 
     def forward(
@@ -145,33 +144,33 @@ class AxiomLoss(nn.Module):
         lengths: Sequence[int] | Tensor | None = None,
         **named: Any,
     ) -> AxiomValues:
-        """The loss and the values of the axioms on tables.
+        """Compute the loss and the values of the axioms on tables.
 
-        Degrees outside of [0, 1] are refused where tables of their shape come for the first
-        time. Later calls do not look: a GPU would have to wait for the answer.
+        Degrees outside [0, 1] raise an error on the first call with tables of their shape. Later
+        calls do not check, because a GPU would have to wait for the answer.
 
         Args:
-            values: tables by name, for names that Python does not take as an argument.
-            lengths: the number of time points of each trace; without, traces are as long as
-                their tables. What tables have beyond the end of a trace does not matter.
-            named: tables by name, with axes (trace, arguments …, time). The axis of traces may
-                be left out of a table that holds for all of them, or if there is but one. Static
-                predicates have no axis of time. A sparse tensor (`torch.sparse_coo_tensor`) is a
-                list of facts; while these are at the same places, nothing is planned anew.
+            values: tables by name, for names that cannot be Python arguments.
+            lengths: the number of time points of each trace; by default, the length of the tables.
+                Values beyond the end of a trace are ignored.
+            named: tables by name, shape `(trace, *arguments, time)`. A table may omit the trace
+                axis if it holds for all traces or there is only one. Static predicates have no time
+                axis. A sparse tensor (`torch.sparse_coo_tensor`) is a list of facts; as long as the
+                facts are at the same places, nothing is planned again.
 
         Raises:
             DataError: a table is missing, unknown, or does not fit the theory or other tables.
-            LimitError: with the name of an axiom that does not fit the budget.
+            LimitError: an axiom, named in the message, does not fit the budget.
         """
         if isinstance(values, Tables):
-            hint = "tables that stay as they are go with the theory: fotltn.AxiomLoss(theory, data)"
+            hint = "pass tables that do not change with the theory: fotltn.AxiomLoss(theory, data)"
             raise DataError(Diagnostic("expected degrees by name, not Tables", hint=hint))
         tables = {**values, **named} if values else named
         if torch.compiler.is_dynamo_compiling():
             plain: Callable[..., AxiomValues] = torch.compiler.disable(self._values)
             return plain(tables, lengths)
         if torch.is_inference_mode_enabled():
-            # what a plan keeps must serve training, too
+            # a cached plan must also work for training
             with torch.inference_mode(False), torch.no_grad():
                 return self._values(tables, lengths)
         return self._values(tables, lengths)
@@ -215,7 +214,7 @@ class AxiomLoss(nn.Module):
                 raise DataError(f"'{name}' is a relation; pass relations with the data, once")
             if name not in declared:
                 hint = name_hint(name, declared, "the theory declares")
-                raise DataError(f"a table is given for the unknown symbol '{name}'; {hint}")
+                raise DataError(f"a table was given for the unknown symbol '{name}'; {hint}")
         device = _common_device(tables, self.data)
         dtype = _common_dtype(tables, self.data)
         data = self._data_on(device, dtype)
@@ -240,7 +239,7 @@ class AxiomLoss(nn.Module):
         for sort, size in data.sizes.items():
             if sizes[sort] != size:
                 raise DataError(
-                    f"the sort '{sort}' has {size} in the data, {sizes[sort]} in tables"
+                    f"the sort '{sort}' has {size} entities in the data, {sizes[sort]} in tables"
                 )
         base = replace(
             data, sizes=sizes, lengths=ends.to(device), horizon=horizon, predicates=predicates,
@@ -249,7 +248,7 @@ class AxiomLoss(nn.Module):
         return _Planned(base, dtype, replace(self.axioms, _evaluators={}), lacking, facts)
 
     def _data_on(self, device: torch.device, dtype: torch.dtype) -> Tables:
-        """The data on a device and in a precision, which are made once."""
+        """Return the data on a device and in a precision, converted once."""
         if (device, dtype) not in self._moved:
             moved = self.data.to(device)
             predicates = {n: _in_precision(t, dtype) for n, t in moved.predicates.items()}
@@ -261,7 +260,7 @@ class AxiomLoss(nn.Module):
         self._moved: dict[tuple[torch.device, torch.dtype], Tables] = {}
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> AxiomLoss:
-        """Move the data, which are no state of the module, to where the module goes."""
+        """Move the data, which are not part of the module's state, with the module."""
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         device = fn(torch.empty(0, device=self.data.lengths.device)).device
         if device != self.data.lengths.device and device.type != "meta":
@@ -270,25 +269,25 @@ class AxiomLoss(nn.Module):
         return self
 
     def __getstate__(self) -> dict[str, Any]:
-        """All but plans, which are made anew."""
+        """Return everything except plans, which are built again."""
         emptied = replace(self.axioms, _evaluators={})
         return {**self.__dict__, "axioms": emptied, "_planned": OrderedDict(), "_moved": {}}
 
     def extra_repr(self) -> str:
-        """The axioms and what they mean."""
+        """Return the axioms and their semantics."""
         return f"{', '.join(self.axioms.names)}; {self.axioms.semantics.name}"
 
 
 @dataclass(slots=True, eq=False)
 class _Planned:
-    """Axioms for tables of certain shapes.
+    """Axioms planned for tables of certain shapes.
 
     Args:
-        tables: all but those that calls bring.
+        tables: all tables except those that calls bring.
         dtype: the precision of degrees.
-        axioms: with plans for them.
-        lacking: for each table that calls bring, which axes of size 1 it lacks: trace, time.
-        facts: for each that is a list of facts, its places as they are written, and with all axes.
+        axioms: the axioms with their plans.
+        lacking: for each table that calls bring, whether it lacks the trace axis and the time axis.
+        facts: for each table that is a list of facts, its places as given, and with all axes.
     """
 
     tables: Tables
@@ -298,7 +297,7 @@ class _Planned:
     facts: dict[str, tuple[Tensor, SparseTable]]
 
     def on(self, tables: Mapping[str, Table], lengths: Tensor | None) -> Tables | None:
-        """All tables, with those of a call; None if facts of these are at other places."""
+        """Return all tables, including those of a call; None if facts are at other places."""
         base, ends, inside = self.tables, self.tables.lengths, None
         if lengths is not None:
             ends = _checked_ends(lengths, base)
@@ -324,7 +323,7 @@ class _Planned:
         return replace(base, lengths=ends, predicates=predicates, functions=functions)
 
     def check(self, seen: Tables) -> None:
-        """Refuse degrees and results that are none, as far as numbers can be read."""
+        """Raise an error for wrong degrees and results, as far as numbers can be read."""
         for name in self.lacking:
             table = seen.functions.get(name, seen.predicates.get(name))
             if not isinstance(table, Tensor) or is_transformed(table):
@@ -336,7 +335,7 @@ class _Planned:
 
 
 def _as_written(name: str, value: Any) -> Table:
-    """A table, with as many axes as it came with."""
+    """Convert a value to a table with the same number of axes."""
     if isinstance(value, SparseTable):
         return value
     if not isinstance(value, Tensor):
@@ -357,7 +356,7 @@ def _called(decl: Declared) -> str:
 
 
 def _lacking(decl: Declared, shape: Sequence[int]) -> tuple[bool, bool]:
-    """Which axes a table lacks, for it to have all: trace, time."""
+    """Whether a table lacks the trace axis, and whether it lacks the time axis."""
     arguments, rank = len(decl.sorts), len(shape)
     if rank == arguments + 2 and (not decl.static or shape[-1] == 1):
         return False, False
@@ -373,7 +372,7 @@ def _lacking(decl: Declared, shape: Sequence[int]) -> tuple[bool, bool]:
 
 
 def _completed(table: T, lacking: tuple[bool, bool]) -> T:
-    """A table with axes (trace, arguments …, time)."""
+    """Add the missing axes, for shape (trace, *arguments, time)."""
     no_trace, no_time = lacking
     if no_trace:
         table = table.unsqueeze(0)  # type: ignore[assignment]
@@ -386,12 +385,12 @@ def _common_device(tables: Mapping[str, Table], data: Tables) -> torch.device:
     devices = {_degrees(table).device: name for name, table in tables.items()}
     if len(devices) > 1:
         (here, one), (there, other) = list(devices.items())[:2]
-        raise DataError(f"the table of '{one}' is on {here}, that of '{other}' on {there}")
+        raise DataError(f"the table of '{one}' is on {here}, but that of '{other}' is on {there}")
     return next(iter(devices), data.lengths.device)
 
 
 def _common_dtype(tables: Mapping[str, Table], data: Tables) -> torch.dtype:
-    """The widest precision of the tables, at least single; without, that of the data."""
+    """Return the widest precision of the tables, at least single; without tables, the data's."""
     kinds = [_degrees(t).dtype for t in tables.values() if _degrees(t).is_floating_point()]
     if not kinds:
         return data.dtype
@@ -405,26 +404,26 @@ def _in_precision(table: Table, dtype: torch.dtype) -> Table:
 
 
 def _lengths(shapes: TableShapes, lengths: Tensor | None, data: Tables) -> tuple[int, Tensor]:
-    """The number of time points of the tables, and of each trace."""
+    """Return the number of time points of the tables, and of each trace."""
     horizon = None if shapes.times and data.horizon == 1 else data.horizon
     horizon = shapes.lengths(None, horizon)[0]
     if lengths is not None:
         if data.batch > 1:
-            raise DataError("the data say how long their traces are: leave out 'lengths'")
+            raise DataError("the data already state the lengths of traces: leave out 'lengths'")
         return shapes.lengths(lengths.cpu(), horizon)
     named = {**shapes.traces, **({"the data": data.batch} if data.batch > 1 else {})}
     traces = {number: what for what, number in named.items() if number != 1}
     if len(traces) > 1:
         (few, one), (many, other) = list(traces.items())[:2]
-        raise DataError(f"traces of {one}: {few}, of {other}: {many}; all must agree")
+        raise DataError(f"traces of {one}: {few}, of {other}: {many}; they must be equal")
     full = torch.full((next(iter(traces), 1),), horizon)
     return shapes.lengths(data.lengths.cpu() if data.batch > 1 else full, horizon)
 
 
 def _checked_ends(lengths: Tensor, base: Tables) -> Tensor:
-    """Lengths where the tables are; those that cannot be are refused if that needs no waiting."""
+    """Return lengths on the device of the tables, checked if that needs no waiting."""
     if lengths.device.type == "cpu":
         low, high = torch.aminmax(lengths)
         if low < 1 or high > base.horizon:
-            raise DataError(f"lengths lie between 1 and {base.horizon}, not at {lengths.tolist()}")
+            raise DataError(f"lengths must be from 1 to {base.horizon}, not {lengths.tolist()}")
     return lengths.to(base.lengths.device)

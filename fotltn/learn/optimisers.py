@@ -12,14 +12,14 @@ from torch import nn
 
 from fotltn.errors import DataError
 
-#: By name, in small letters.
+#: Optimisers by name, in lower case.
 OPTIMISERS: dict[str, type[torch.optim.Optimizer]] = {
     name.lower(): kind
     for name, kind in vars(torch.optim).items()
     if inspect.isclass(kind) and issubclass(kind, torch.optim.Optimizer)
     if name not in ("Optimizer", "LBFGS", "SparseAdam", "Muon")
 }
-#: Those that change all weights by one operation of a GPU.
+#: Optimisers that update all weights with one GPU operation.
 _FUSED = (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD)
 _LOADS_COMPILER = ("add_param_group", "zero_grad", "state_dict", "load_state_dict")
 
@@ -27,10 +27,10 @@ _LOADS_COMPILER = ("add_param_group", "zero_grad", "state_dict", "load_state_dic
 def make_optimiser(
     name: str, weights: Sequence[nn.Parameter], rate: float, options: Mapping[str, Any]
 ) -> torch.optim.Optimizer:
-    """The optimiser of that name; on a GPU a fused one that can be recorded, unless options differ.
+    """Build an optimiser by name; on a GPU a fused, recordable one, unless options differ.
 
     Raises:
-        DataError: it does not take the rate or the options.
+        DataError: the optimiser does not accept the rate or the options.
     """
     kind: Any = OPTIMISERS[name.lower()]
     chosen = dict(options)
@@ -46,7 +46,7 @@ def make_optimiser(
 
 
 def plain_step(optimiser: torch.optim.Optimizer) -> Callable[[], object]:
-    """One step of an optimiser, as a function that does not load the compiler of torch."""
+    """Return one step of an optimiser as a function that does not load PyTorch's compiler."""
     if optimiser.defaults.get("differentiable"):
         return optimiser.step
     step = inspect.unwrap(type(optimiser).step)
@@ -60,9 +60,10 @@ def plain_step(optimiser: torch.optim.Optimizer) -> Callable[[], object]:
 
 @contextmanager
 def without_compiler() -> Iterator[None]:
-    """While optimisers are made and used without loading the compiler of torch.
+    """Build and use optimisers without loading PyTorch's compiler.
 
-    They load it to tell it to leave them alone. That takes longer than many a training.
+    Optimisers load the compiler only to exclude themselves from it. That takes longer than many a
+    training run.
     """
     told: list[Any] = []
     for name in _LOADS_COMPILER:

@@ -1,14 +1,14 @@
-"""Nested state, such as that of an optimiser, as flat tensors and a JSON document, and back.
+"""Convert nested state, such as that of an optimiser, to tensors and a JSON document, and back.
 
-The document repeats the nesting. Numbers, text, True, False and None are themselves, a list is a
-list, and everything else is an object with one key that says what it is:
+The document repeats the nesting. Numbers, text, True, False, None and lists stand for themselves.
+Everything else is an object with one key that says what it is:
 
-- `{"tensor": NAME}`, the tensor of that name;
-- `{"dict": [[KEY, VALUE], …]}`, since keys may be numbers;
+- `{"tensor": NAME}`, the tensor with that name;
+- `{"dict": [[KEY, VALUE], …]}`, because keys may be numbers;
 - `{"tuple": […]}`;
-- `{"float": "inf"}`, and the same for "-inf" and "nan", which JSON does not have.
+- `{"float": "inf"}`, and the same for "-inf" and "nan", which JSON lacks.
 
-All values come back with their types and bits.
+All values are restored with their types and bits.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fotltn.errors import DataError
 
 _MAX_DEPTH = 100
 
-#: What optimisers keep for each element of a parameter.
+#: The tensors that optimisers keep for each element of a parameter.
 _ELEMENTWISE = (
     "exp_avg", "exp_avg_sq", "exp_inf", "max_exp_avg_sq", "momentum_buffer", "square_avg",
     "grad_avg", "acc_delta", "sum",
@@ -32,14 +32,14 @@ _ELEMENTWISE = (
 
 
 def flatten(value: Any, *, prefix: str = "") -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors of a nested value by name, and a document that says where they belong.
+    """Return the tensors of a nested value by name, and a document that says where they belong.
 
     Args:
         value: tensors, numbers, text, True, False and None in dictionaries, lists and tuples.
-        prefix: what the names of all tensors begin with.
+        prefix: a prefix for the names of all tensors.
 
     Raises:
-        DataError: there is a value of another type; it says where.
+        DataError: there is a value of another type; the message says where.
 
     >>> tensors, document = flatten({"lr": 0.1, "state": {0: torch.zeros(2)}}, prefix="adam/")
     >>> list(tensors)
@@ -95,16 +95,16 @@ def _is_key(key: Any) -> bool:
 
 
 def unflatten(document: Any, tensors: Mapping[str, Tensor]) -> Any:
-    """The nested value that `flatten` was given. There may be further tensors.
+    """Restore the nested value that was passed to `flatten`. There may be further tensors.
 
     Raises:
-        DataError: the document is not one of `flatten`, or a tensor is missing.
+        DataError: the document does not come from `flatten`, or a tensor is missing.
     """
     match document:
         case {"value": value} if len(document) == 1:
             return _unpack(value, tensors, 0)
         case _:
-            raise DataError("a document of packed state has one key, 'value'")
+            raise DataError("a document of packed state must have one key, 'value'")
 
 
 def _unpack(node: Any, tensors: Mapping[str, Tensor], depth: int) -> Any:
@@ -123,10 +123,10 @@ def _unpack(node: Any, tensors: Mapping[str, Tensor], depth: int) -> Any:
             return float(text)
         case {"tensor": str(name)} if len(node) == 1:
             if name not in tensors:
-                raise DataError(f"packed state refers to the tensor '{name}', which is not there")
+                raise DataError(f"packed state refers to the tensor '{name}', which is missing")
             return tensors[name]
         case _:
-            raise DataError(f"packed state has a node that is not known: {str(node)[:60]}")
+            raise DataError(f"packed state has an unknown node: {str(node)[:60]}")
 
 
 def _is_pair(pair: Any) -> bool:
@@ -136,28 +136,28 @@ def _is_pair(pair: Any) -> bool:
 def restore_optimiser(
     optimiser: torch.optim.Optimizer, document: Any, tensors: Mapping[str, Tensor]
 ) -> None:
-    """Give an optimiser over the same parameters a packed state.
+    """Load packed state into an optimiser with the same parameters.
 
     Raises:
-        DataError: the state is that of another kind of optimiser, or of other parameters.
+        DataError: the state belongs to another kind of optimiser, or to other parameters.
     """
     state = unflatten(document, tensors)
     match state:
         case {"state": dict(), "param_groups": list(groups)} if len(state) == 2:
             keys = [set(group) if isinstance(group, dict) else set() for group in groups]
         case _:
-            raise DataError("the packed state is not that of an optimiser")
+            raise DataError("the packed state does not belong to an optimiser")
     if keys != [set(group) for group in optimiser.state_dict()["param_groups"]]:
         raise DataError(
-            f"the packed state is that of another optimiser than {type(optimiser).__name__}, "
-            "or of other groups of parameters"
+            f"the packed state does not belong to a {type(optimiser).__name__}, or not to the same "
+            "groups of parameters"
         )
     try:
         stored = _check_shapes(optimiser, state)
         optimiser.load_state_dict(state)
         for parameter, name, value in stored:
             now = optimiser.state[parameter]
-            if now[name].dtype != value.dtype:  # torch casts some to the type of the parameter
+            if now[name].dtype != value.dtype:  # torch converts some to the type of the parameter
                 now[name] = value.to(now[name].device)
     except DataError:
         raise
@@ -168,12 +168,12 @@ def restore_optimiser(
 def _check_shapes(
     optimiser: torch.optim.Optimizer, state: dict[str, Any]
 ) -> list[tuple[Tensor, str, Tensor]]:
-    """The tensors of each parameter; those for each of its elements must have its shape."""
+    """Return the tensors of each parameter; per-element tensors must have its shape."""
     parameters = [p for group in optimiser.param_groups for p in group["params"]]
     numbers = [i for group in state["param_groups"] for i in group["params"]]
     if len(parameters) != len(numbers):
         raise DataError(
-            f"the packed state is of {len(numbers)} parameters; the optimiser has {len(parameters)}"
+            f"the packed state has {len(numbers)} parameters; the optimiser has {len(parameters)}"
         )
     listed = [
         (parameter, number, name, value)
@@ -191,7 +191,7 @@ def _check_shapes(
 
 
 def common_generators(device: torch.device) -> dict[str, torch.Generator]:
-    """PyTorch's own generators, from which networks on a device draw."""
+    """Return PyTorch's global generators, from which networks on a device draw."""
     generators = {"cpu": torch.default_generator}
     if device.type == "cuda":
         number = torch.cuda.current_device() if device.index is None else device.index
@@ -200,25 +200,25 @@ def common_generators(device: torch.device) -> dict[str, torch.Generator]:
 
 
 def generator_states(generators: Mapping[str, torch.Generator]) -> dict[str, Tensor]:
-    """The states of random generators, as tensors of bytes."""
+    """Return the states of random generators, as byte tensors."""
     return {name: generator.get_state() for name, generator in generators.items()}
 
 
 def restore_generators(
     generators: Mapping[str, torch.Generator], states: Mapping[str, Tensor]
 ) -> None:
-    """Put random generators back into such states.
+    """Restore the states of random generators.
 
     Raises:
-        DataError: a state is missing, or it is not one of such a generator.
+        DataError: a state is missing or invalid.
     """
     for name, generator in generators.items():
         if name not in states:
-            raise DataError(f"there is no state for the random generator '{name}'")
+            raise DataError(f"the state of the random generator '{name}' is missing")
         try:
             generator.set_state(states[name])
         except (RuntimeError, TypeError) as error:
             reason = str(error).splitlines()[0]
             raise DataError(
-                f"the state of the random generator '{name}' is bad: {reason}"
+                f"the state of the random generator '{name}' is invalid: {reason}"
             ) from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import torch
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from fotltn.errors import DataError, Diagnostic, FotError, InterruptedTrainingError
 from fotltn.files import MEETING
+from fotltn.sharing import Sharing, ranges, shared_by
 
 T = TypeVar("T")
 
@@ -25,10 +26,12 @@ class Ranks:
     Args:
         number: of this one, from 0.
         count: of all.
+        resumes: whether what they do goes on from a checkpoint, if one of them ends.
     """
 
     number: int = 0
     count: int = 1
+    resumes: bool = True
 
     @property
     def first(self) -> bool:
@@ -37,19 +40,20 @@ class Ranks:
 
     def shares(self, total: int) -> list[range]:
         """Of so many things in a row, those of each process; sizes differ by one at most."""
-        ends = [total * n // self.count for n in range(self.count + 1)]
-        return [range(*ends[n : n + 2]) for n in range(self.count)]
+        return ranges(total, self.count)
 
     def gathered(self, numbers: Tensor, lengths: Sequence[int]) -> list[Tensor]:
         """The numbers of each process, of which all know how many there are."""
         if self.count == 1:
             return [numbers]
         most, place = max(lengths), numbers.device
-        there = place if dist.get_backend() == "nccl" else torch.device("cpu")
+        there = torch.device("cpu")
+        if dist.get_backend() == "nccl":
+            there = torch.device("cuda", torch.cuda.current_device())
         padded = numbers.new_zeros(most, device=there)
         padded[: len(numbers)] = numbers
         rows = [torch.empty_like(padded) for _ in lengths]
-        with _together():
+        with self._together():
             dist.all_gather(rows, padded)
         return [row[:length].to(place) for row, length in zip(rows, lengths, strict=True)]
 
@@ -58,7 +62,7 @@ class Ranks:
         if self.count == 1:
             return [value]
         every: list[Any] = [None] * self.count
-        with _together():
+        with self._together():
             dist.all_gather_object(every, value)
         return every
 
@@ -72,12 +76,28 @@ class Ranks:
                 told[0] = make()
             except FotError as error:
                 told[1] = error
-        with _together():
+        with self._together():
             dist.broadcast_object_list(told)
         if told[1] is not None:
             raise told[1]
         made: T = told[0]
         return made
+
+    @contextmanager
+    def _together(self) -> Iterator[None]:
+        """Take part in what all processes do; one that has ended ends the others."""
+        try:
+            yield
+        except RuntimeError:
+            if not self.resumes:
+                hint = "start the command again"
+                raise DataError(Diagnostic("another process has ended", hint=hint)) from None
+            raise InterruptedTrainingError(
+                Diagnostic(
+                    "another process of this training has ended",
+                    hint="the same command goes on from the last checkpoint",
+                )
+            ) from None
 
 
 #: A process that trains by itself.
@@ -134,22 +154,22 @@ def meeting(device: str) -> Iterator[tuple[Ranks, str]]:
         dist.destroy_process_group()
 
 
+@contextmanager
+def shared_work() -> Iterator[Ranks]:
+    """Share work over traces with the processes that were started with this one, if any."""
+    with meeting("cpu") as (ranks, _):
+        if not is_invited():
+            yield ranks
+            return
+        if torch.cuda.is_available():  # "cuda" is one of these, for each process of a machine
+            torch.cuda.set_device(_number("LOCAL_RANK", ranks.number) % torch.cuda.device_count())
+        ranks = replace(ranks, resumes=False)
+        with shared_by(Sharing(ranks.number, ranks.count, ranks.objects)):
+            yield ranks
+
+
 def _number(name: str, usual: int | None = None) -> int:
     said = os.environ.get(name, "" if usual is None else str(usual))
     if not said.isdecimal():
         raise DataError(f"the environment says {name}={said!r}, which is no whole number from 0")
     return int(said)
-
-
-@contextmanager
-def _together() -> Iterator[None]:
-    """Take part in what all processes do; one that has ended ends the others."""
-    try:
-        yield
-    except RuntimeError:
-        raise InterruptedTrainingError(
-            Diagnostic(
-                "another process of this training has ended",
-                hint="the same command goes on from the last checkpoint",
-            )
-        ) from None

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 import torch
 from torch import Tensor
 
 from fotltn.errors import DataError, SemanticsError, name_hint
-from fotltn.evaluation import Evaluator
+from fotltn.evaluation import Evaluator, over_traces
 from fotltn.learn.objective import Objective, axiom_loss, fixed_row
 from fotltn.learn.schedule import Schedule
 from fotltn.logic.check import CheckedTheory
@@ -90,16 +91,15 @@ class Axioms:
         for name in self.names:
             p = self.p[name].at(epoch) if name in self.p else None
             groups.setdefault(p, []).append(name)
-        degrees: dict[str, Tensor] = {}
-        for p, names in groups.items():
-            values = self._made(tuple(names), p)(tables, key)
-            degrees |= {n: v.tensor[..., 0].expand(tables.batch) for n, v in values.items()}
-        if not degrees:
-            return torch.zeros(0, tables.batch, device=tables.lengths.device)
-        stacked = torch.stack([degrees[name] for name in self.names])
-        if log == self.semantics.log_space:
-            return stacked
-        return stacked.log() if log else stacked.exp()
+        groups = groups or {None: []}
+        parts = [
+            self._made(tuple(names), p).by_trace(tables, key, log=log)
+            for p, names in groups.items()
+        ]
+        if len(parts) == 1:
+            return parts[0]
+        rows = dict(zip(chain(*groups.values()), chain(*parts), strict=True))
+        return torch.stack([rows[name] for name in self.names])
 
     def loss(
         self, objective: Objective, tables: Tables, *, epoch: float = 0.0, key: int | None = 0
@@ -119,6 +119,19 @@ class Axioms:
             self.weights(objective.axiom_weights, epoch), values.dtype, values.device
         )
         return axiom_loss(objective, values, weights, epoch, logs=self.by_logs(objective))
+
+    def over_steps(self, seen: Sequence[Tensor], *, apart: bool) -> dict[str, float]:
+        """The values of axioms in steps, over all traces; `apart` if each step has its own."""
+        if not seen:
+            return {}
+        if apart:
+            by_trace = torch.cat([*seen], dim=1)
+        else:
+            by_trace = torch.stack([*seen]).mean(0) if len(seen) > 1 else seen[0]
+        together = by_trace[:, 0]
+        if by_trace.shape[1] > 1:
+            together = over_traces(by_trace, self.semantics)
+        return dict(zip(self.names, together.tolist(), strict=True))
 
     def _made(self, names: tuple[str, ...], p: float | None) -> Evaluator:
         """Some axioms under one p; those under another p are forgotten."""

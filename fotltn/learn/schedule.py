@@ -1,4 +1,4 @@
-"""Numbers that follow the epochs: constant, or linear between given points."""
+"""Numbers that change with the epochs: constant, or linear between given points."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fotltn.errors import DataError, shown
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Values at epochs, in order; linear between them, constant before and after.
+    """Values at epochs, in order: linear in between, constant before and after.
 
     >>> Schedule(((0, 0.0), (100, 1.0))).at(25)
     0.25
@@ -23,20 +23,22 @@ class Schedule:
     points: tuple[tuple[float, float], ...]
 
     def __post_init__(self) -> None:
-        """Refuse points that are none or not in order."""
+        """Raise an error for points that are missing or out of order."""
         if not self.points:
-            raise DataError("a schedule has at least one point")
+            raise DataError("a schedule needs at least one point")
         if any(after[0] <= before[0] for before, after in pairwise(self.points)):
-            raise DataError(f"the epochs of a schedule increase: {[e for e, _ in self.points]}")
+            raise DataError(
+                f"the epochs of a schedule must increase: {[e for e, _ in self.points]}"
+            )
 
     @property
     def end(self) -> float:
-        """The epoch from which on the value stays; -inf if it never changes."""
+        """The epoch from which the value no longer changes; -inf if it never does."""
         same = len({value for _, value in self.points}) == 1
         return -math.inf if same else self.points[-1][0]
 
     def at(self, epoch: float) -> float:
-        """The value at an epoch."""
+        """Return the value at an epoch."""
         after = bisect_right([e for e, _ in self.points], epoch)
         if after == 0:
             return self.points[0][1]
@@ -46,17 +48,17 @@ class Schedule:
         return low + (high - low) * (epoch - left) / (right - left)
 
     def as_json(self) -> Any:
-        """A number, or pairs of epoch and value."""
+        """Return a number, or pairs of epoch and value."""
         if len(self.points) == 1:
             return self.points[0][1]
         return [list(point) for point in self.points]
 
 
 def schedule(value: Any, what: str, *, low: float = 0.0, high: float = math.inf) -> Schedule:
-    """A schedule from a number, or from pairs of epoch and value.
+    """Build a schedule from a number, or from pairs of epoch and value.
 
     Raises:
-        DataError: it is something else, or a value lies outside [low, high].
+        DataError: the value is something else, or lies outside [low, high].
     """
     if isinstance(value, Schedule):
         points = value.points
@@ -66,15 +68,15 @@ def schedule(value: Any, what: str, *, low: float = 0.0, high: float = math.inf)
         points = tuple((float(e), float(v)) for e, v in value)
     else:
         raise DataError(
-            f"{what} is a number, or a list of pairs [epoch, value], not {shown(value)}"
+            f"{what} must be a number, or a list of pairs [epoch, value], not {shown(value)}"
         )
     epochs = [e for e, _ in points]
     if any(b <= a for a, b in pairwise(epochs)):
         raise DataError(f"the epochs of {what} must increase: {epochs}")
     for _, number in points:
         if not low <= number <= high:
-            limit = f"from {low:g} on" if high == math.inf else f"from {low:g} to {high:g}"
-            raise DataError(f"{what} lies {limit}, not at {number:g}")
+            limit = f"at least {low:g}" if high == math.inf else f"from {low:g} to {high:g}"
+            raise DataError(f"{what} must be {limit}, not {number:g}")
     return Schedule(points)
 
 

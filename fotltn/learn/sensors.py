@@ -1,7 +1,8 @@
-"""Networks beside sampled worlds: they learn from shares of worlds, and say what features tell.
+"""Networks next to sampled worlds: they learn from worlds what features say about a cell.
 
-What a network says of a cell is an odds ratio: the odds that it gives, by those of the share of
-true cells among those that it learned from. So what the prior of worlds knows is not counted twice.
+The output for a cell is an odds ratio: the odds that the network gives, divided by the odds of the
+share of true cells among those that it learned from. So the prior of the worlds is not counted
+twice.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ from fotltn.learn.task import Training
 from fotltn.networks.grounding import Grounding, table_shape
 from fotltn.networks.parts import DataPart, parts
 
-#: Degrees are cut off here, so that a logit is a number, and no cell is beyond doubt.
+#: Degrees are clipped here, so that logits are finite and no cell is beyond doubt.
 _SURE = 1e-5
 
 
 class Sensors:
-    """Networks over features, and copies of them that leave out a part of the cells each.
+    """Networks on features, and copies of them that each leave out one fold of the cells.
 
-    The first learns from all cells; it is what other data are seen by. A copy leaves out the cells
-    of one fold, and speaks of these alone. So no cell is told again what worlds said of it before.
+    The first network learns from all cells and is used for other data. Each copy leaves out the
+    cells of one fold and is used only for these. So no cell gets its own worlds as evidence again.
 
     Attributes:
         names: the predicates that networks see.
@@ -47,11 +48,11 @@ class Sensors:
         training: Training,
         objective: Objective,
     ) -> None:
-        """Copy networks; nothing is learned yet.
+        """Copy the networks, before any learning.
 
         Args:
-            grounding: the networks; they end as those that learned from all cells.
-            folds: for each predicate the fold of every cell, from 0; the same shape as its table.
+            grounding: the networks; they end up with the weights learned from all cells.
+            folds: for each predicate, the fold of every cell, from 0; the same shape as its table.
             there: where all arguments are present, inside the traces.
             training: optimiser, rate, seed, clipping and parts of the data.
             objective: how strongly parameters are drawn to 0.
@@ -75,15 +76,15 @@ class Sensors:
     def learn(
         self, targets: Mapping[str, Tensor], weights: Mapping[str, Tensor], steps: int
     ) -> None:
-        """Move towards probabilities of cells, by cross-entropy.
+        """Move networks towards probabilities of cells, by cross-entropy.
 
         Args:
             targets: the probability that each cell is true.
-            weights: how much it counts.
-            steps: how often all data are gone over.
+            weights: how much each cell counts.
+            steps: the number of passes over all data.
 
         Raises:
-            DataError: a network gives something that is no number.
+            DataError: a network returns something that is not a number.
         """
         for number, network in enumerate(self.networks):
             used = {n: weights[n] * self._mine(n, number) for n in self.names}
@@ -100,7 +101,7 @@ class Sensors:
         self.steps += steps
 
     def _mine(self, name: str, number: int) -> Tensor:
-        """The cells that a network learns from."""
+        """Return the cells that a network learns from."""
         there = self.there[name]
         return there if number == 0 else there & (self.folds[name] != number - 1)
 
@@ -132,8 +133,8 @@ class Sensors:
             loss = loss if prior is None else loss + prior
             if not math.isfinite(float(loss.detach())):
                 raise DataError(
-                    f"the loss of networks is {float(loss.detach())}: a network gives something "
-                    "that is no number, or the learning rate is too high"
+                    f"the loss of networks is {float(loss.detach())}: a network returns something "
+                    "that is not a number, or the learning rate is too high"
                 )
             loss.backward()
             if how.clip is not None:
@@ -147,9 +148,9 @@ class Sensors:
 
     @torch.no_grad()
     def scores(self) -> dict[str, Tensor]:
-        """What networks say of each cell, as a logarithm of an odds ratio; 0 where nobody is.
+        """Return the networks' log odds ratio for each cell; 0 where an entity is absent.
 
-        Of each fold, the network says it that has not learned from it.
+        For each fold, it comes from the network that did not learn from that fold.
         """
         every: dict[str, Tensor] = {}
         for number, network in enumerate(self.networks):
@@ -166,17 +167,17 @@ class Sensors:
         return every
 
     def bases(self) -> dict[str, float]:
-        """For each predicate the logit that the first network is compared to, on any data."""
+        """Return, for each predicate, the reference logit of the first network, on any data."""
         said = said_of_cells(self.networks[0])
         return {name: self._base(said[name], name, 0) for name in self.names}
 
     def _score(self, said: Tensor, name: str, number: int) -> Tensor:
-        """What a network says, beside what the share of true cells says; 0 before it learned."""
+        """Return a network's logit relative to the share of true cells; 0 before it has learned."""
         base = self._base(said, name, number)
         return said - base if math.isfinite(base) else torch.zeros_like(said)
 
     def _base(self, said: Tensor, name: str, number: int) -> float:
-        """The logit of the mean that a network gives to cells it learned from; NaN without any."""
+        """Return the logit of a network's mean degree on the cells it learned from; NaN if none."""
         used = self._used[number].get(name)
         if used is None or not bool(used.any()):
             return math.nan
@@ -184,10 +185,10 @@ class Sensors:
         mean = float((weight * said.sigmoid()).sum() / weight.sum())
         return math.log(mean / (1 - mean))
 
-    # --- to go on later ---------------------------------------------------------------------------
+    # --- saving and resuming ----------------------------------------------------------------------
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """All that further learning depends on."""
+        """Return everything that further learning depends on."""
         tensors: dict[str, Tensor] = {}
         optimisers: list[Any] = []
         for number, (network, optimiser) in enumerate(
@@ -203,7 +204,7 @@ class Sensors:
         return tensors, {"steps": self.steps, "optimisers": optimisers}
 
     def restore(self, tensors: Mapping[str, Tensor], document: Mapping[str, Any]) -> None:
-        """Go on from a state, of the same task."""
+        """Resume from a state of the same task."""
         self.steps = document["steps"]
         for number, (network, optimiser) in enumerate(
             zip(self.networks, self._optimisers, strict=True)
@@ -218,7 +219,7 @@ class Sensors:
 
 
 def said_of_cells(network: Grounding) -> dict[str, Tensor]:
-    """The logits that networks give to all cells, as they are, with axes as of a table."""
+    """Return the logits of networks for all cells, unchanged, shape (trace, *arguments, time)."""
     network.eval()
     with torch.no_grad():
         tables = network()
@@ -230,7 +231,7 @@ def said_of_cells(network: Grounding) -> dict[str, Tensor]:
 
 
 def _copied(grounding: Grounding) -> Grounding:
-    """A copy that has weights of its own, and shares the data."""
+    """Copy the weights, and share the data."""
     shared: dict[int, Any] = {id(one): one for one in (grounding.fixed, grounding.signature)}
     stored = {id(t) for t in grounding.state_dict(keep_vars=True).values()}
     shared |= {id(t): t for t in grounding.buffers() if id(t) not in stored}

@@ -1,4 +1,4 @@
-"""Tensors and documents on disk: folders that are whole and unchanged, or refused.
+"""Tensors and documents on disk, in folders that are read only if complete and unchanged.
 
 A stored folder has these files, and no others:
 
@@ -7,7 +7,7 @@ A stored folder has these files, and no others:
 - `manifest.json`, which names the format and its version, the kind of the folder, the version of
   this package, the size and the SHA-256 of every other file, and its own SHA-256.
 
-Nothing in it is ever executed. `fotltn.learn.folders` says how a folder is put in place.
+Nothing in it is ever executed. `fotltn.learn.folders` describes how a folder is put in place.
 """
 
 from __future__ import annotations
@@ -49,18 +49,18 @@ Document = str | dict[str, Any] | list[Any]
 
 
 class Stored(NamedTuple):
-    """What a folder holds."""
+    """The content of a folder."""
 
     tensors: dict[str, Tensor]
     documents: dict[str, Document]
 
 
 class MissingFolderError(DataError):
-    """There is no such folder."""
+    """The folder does not exist."""
 
 
 class UnreadableError(DataError):
-    """A folder may be whole, but not this program, or not now, can read it."""
+    """A folder may be intact, but this program cannot read it, or not now."""
 
 
 class _File(NamedTuple):
@@ -77,14 +77,15 @@ def write_folder(
     """Write a folder, or replace one of the same kind.
 
     Args:
-        path: where to; folders around it are made.
-        tensors: by name.
-        documents: by file name; what ends in `.json` is an object or a list, the rest is text.
-        kind: what it is, such as "model"; who reads must ask for the same.
+        path: the folder; its parents are created.
+        tensors: the tensors by name.
+        documents: the documents by file name; names ending in `.json` hold an object or a list,
+            others hold text.
+        kind: the kind of folder, such as "model"; `read_folder` must ask for the same.
 
     Raises:
-        DataError: a tensor or document cannot be stored, there is something else in that place, or
-            it cannot be written. Then what was there before is still there.
+        DataError: a tensor or document cannot be stored, something else is in that place, or it
+            cannot be written. Then the previous content is still there.
     """
     target = resolved(path)
     files = encode(tensors, documents, kind)
@@ -99,10 +100,10 @@ def write_folder(
 
 
 def read_folder(path: Path | str, *, kind: str) -> Stored:
-    """Read a folder, if it is of the kind, whole, and unchanged since it was written.
+    """Read a folder, if it is of the right kind, complete and unchanged.
 
     Raises:
-        DataError: it is not, or it cannot be read; it says what is wrong, and where.
+        DataError: it is not, or it cannot be read; the message says what is wrong, and where.
     """
     target = resolved(path)
     with locked(target.parent, exclusive=False):
@@ -110,39 +111,39 @@ def read_folder(path: Path | str, *, kind: str) -> Stored:
 
 
 def below(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """The tensors whose names begin so, by the rest of their names."""
+    """Return the tensors whose names begin with a prefix, by the rest of their names."""
     return {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
 
 
 def resolved(path: Path | str) -> Path:
-    """Where a path leads; a link to a folder is followed."""
+    """Return the real path; a link to a folder is followed."""
     try:
         target = Path(os.path.realpath(path))
     except (ValueError, OSError):
         raise DataError(f"{str(path)!r} is not a path") from None
     if not target.name:
-        raise DataError(f"{path} is the root of all folders; expected one in it")
+        raise DataError(f"{path} is the root folder; expected a folder inside it")
     return target
 
 
 def refused(verb: str, path: Path | str, error: OSError) -> DataError:
-    """What the system refused, as an error of ours."""
+    """Turn an error of the system into one of this package."""
     lost = isinstance(error, FileNotFoundError | NotADirectoryError)
     kind = DataError if lost else UnreadableError
     return kind(f"cannot {verb} {path}: {error.strerror or error}")
 
 
 def check_replaceable(target: Path, kind: str) -> None:
-    """Refuse to replace what is not a stored folder, so that nobody's files are lost.
+    """Raise an error unless the target is free or a stored folder, so no other files are lost.
 
     Raises:
-        DataError: there is something else, or a folder that this program cannot read.
+        DataError: something else is there, or a folder that this program cannot read.
         OSError: it cannot be read.
     """
     if not os.path.lexists(target):
         return
     if not target.is_dir():
-        raise DataError(f"cannot write {target}: there is a file of that name")
+        raise DataError(f"cannot write {target}: there is a file with that name")
     names = set(os.listdir(target))
     if not names:
         return
@@ -150,13 +151,13 @@ def check_replaceable(target: Path, kind: str) -> None:
         raise DataError(
             Diagnostic(
                 f"cannot write {target}: the folder has other files ({listing(sorted(names), 3)})",
-                hint="give a new folder, or an empty one",
+                hint="choose a new folder, or an empty one",
             )
         )
     try:
         there, files = _manifest(target)
     except DataError as error:
-        hint = "give another folder, or remove this one"
+        hint = "choose another folder, or remove this one"
         raise DataError(*(replace(d, hint=hint) for d in error.diagnostics)) from None
     if there != kind:
         raise DataError(f"cannot write {target}: it is a '{there}', not a '{kind}'")
@@ -167,7 +168,7 @@ def check_replaceable(target: Path, kind: str) -> None:
 
 
 def read_at(target: Path, kind: str) -> Stored:
-    """Read a folder in its place, or where an interrupted write has left it."""
+    """Read a folder in its place, or where an interrupted write left it."""
     try:
         places = folders.present(target)
         if not places:
@@ -185,7 +186,7 @@ def read_at(target: Path, kind: str) -> Stored:
 
 
 def check_version(target: Path) -> None:
-    """Refuse a folder that a later version of this program has written.
+    """Raise an error for a folder that a later version of this program wrote.
 
     Raises:
         UnreadableError: it is such a folder, or the system refuses to read it.
@@ -210,7 +211,8 @@ def _load(folder: Path, kind: str) -> Stored:
     names = set(os.listdir(folder))
     if MANIFEST not in names:
         raise DataError(
-            f"cannot read {folder}: it has no {MANIFEST}, so fotltn has not written it, or not all"
+            f"cannot read {folder}: it has no {MANIFEST}, so fotltn did not write it, or not all "
+            "of it"
         )
     there, files = _manifest(folder)
     if there != kind:
@@ -241,7 +243,7 @@ def _checked(path: Path, file: _File) -> bytes:
 def encode(
     tensors: Mapping[str, Tensor], documents: Mapping[str, Document], kind: str
 ) -> dict[str, bytes]:
-    """All files of a folder, the manifest last."""
+    """Return all files of a folder, with the manifest last."""
     if not _PLAIN.fullmatch(kind):
         raise DataError(f"a kind cannot be named '{kind}'; expected letters, digits, _ - .")
     files = {WEIGHTS: _weights(tensors)}
@@ -269,7 +271,7 @@ def encode(
 
 
 def package_version() -> str:
-    """The version of this package."""
+    """Return the version of this package."""
     try:
         return metadata.version("fotltn")
     except metadata.PackageNotFoundError:
@@ -277,7 +279,7 @@ def package_version() -> str:
 
 
 def _sealed(body: Mapping[str, Any]) -> bytes:
-    """A manifest with its own digest, always written in the same way."""
+    """Return a manifest with its own digest, always formatted in the same way."""
     digest = hashlib.sha256(_json(dict(body))).hexdigest()
     return _json({**body, "sha256": digest})
 
@@ -304,14 +306,14 @@ def _weights(tensors: Mapping[str, Tensor]) -> bytes:
 def _document(name: str, document: Document) -> bytes:
     if not name.endswith(".json"):
         if not isinstance(document, str):
-            raise DataError(f"the document '{name}' must be text, since it does not end in .json")
+            raise DataError(f"the document '{name}' must be text, because it does not end in .json")
         try:
             return document.encode()
         except UnicodeEncodeError as error:
             raise DataError(f"the document '{name}' is not valid text: {error.reason}") from None
     if not isinstance(document, dict | list):
         raise DataError(
-            f"the document '{name}' must be an object or a list, since it ends in .json"
+            f"the document '{name}' must be an object or a list, because it ends in .json"
         )
     try:
         text = json.dumps(document, indent=1, allow_nan=False, ensure_ascii=False)
@@ -321,8 +323,8 @@ def _document(name: str, document: Document) -> bytes:
         raise DataError(f"the document '{name}' cannot be stored as JSON: {reason}") from None
     if not same:
         raise DataError(
-            f"the document '{name}' would not be read back from JSON as it is; "
-            "expected lists rather than tuples, and keys that are text"
+            f"the document '{name}' would change in JSON; use lists instead of tuples, and text "
+            "for keys"
         )
     return data
 
@@ -344,7 +346,7 @@ def _decode(path: Path, data: bytes) -> Document:
 
 
 def _manifest(folder: Path) -> tuple[str, dict[str, _File]]:
-    """The kind of a folder and its other files, as the manifest says."""
+    """Return the kind of a folder and its other files, from the manifest."""
     path = folder / MANIFEST
     data = read_file(path, limit=MAX_MANIFEST)
     body = _decode(path, data)

@@ -1,4 +1,4 @@
-"""A task: what is to be learned, from what, and how."""
+"""A learning task: the networks, the axioms, the data and the settings of training."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ from fotltn.grounding.split import split
 from fotltn.learn.objective import Objective
 from fotltn.learn.optimisers import OPTIMISERS
 from fotltn.learn.satisfaction import Axioms
+from fotltn.learn.steps import DataStream
 from fotltn.networks.grounding import Grounding, table_shape
 from fotltn.networks.parts import Batches, check_batches
 
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """How training goes.
+    """The settings of training.
 
     Args:
-        epochs: at most.
-        patience: epochs without improvement after which it stops; None for never.
-        tolerance: by how much more than this the watched loss must fall, to count as an
-            improvement.
-        rate: of learning.
-        optimiser: of `torch.optim`, by name.
+        epochs: the maximum number of epochs.
+        patience: epochs without improvement before training stops; None to never stop early.
+        tolerance: the watched loss must fall by more than this to count as an improvement.
+        rate: the learning rate.
+        optimiser: the name of an optimiser in `torch.optim`.
         options: further arguments of the optimiser.
-        validation: the share of the labelled facts that is held back, to watch; 0 for none, then
-            the training loss is watched. Losses of epochs in which schedules still change the
-            objective are not compared: each such epoch counts as the best so far.
-        clip: the greatest norm of the gradients; None for any.
-        seed: of everything that is drawn, by networks too.
-        batches: parts of the data; None for all at once.
-        keep_best: end with the weights of the best epoch, not of the last.
-        thresholds: from which degree on a prediction says true: 0.5 ("half"), or, for each
-            predicate, what has the best F1 or accuracy on the facts that are watched.
-        blocks: into how many blocks of traces each step is cut, which processes of one group
-            share; None for no blocks, and each process for itself.
+        validation: the share of labelled facts that is held out to be watched; with 0, the training
+            loss is watched. Losses of epochs in which schedules still change the objective are not
+            compared: each such epoch counts as the best so far.
+        clip: the maximum norm of the gradients; None for no limit.
+        seed: the seed of all random numbers, including those of networks.
+        batches: how to split the data; None to use all at once.
+        keep_best: whether to end with the weights of the best epoch instead of the last.
+        thresholds: the smallest degree that predicts true: 0.5 ("half"), or for each predicate the
+            one with the best F1 or accuracy on the watched facts.
+        blocks: the number of blocks of traces that each step is split into, for processes to share;
+            None for no blocks, with each process on its own.
     """
 
     epochs: int = 500
@@ -59,21 +59,23 @@ class Training:
     blocks: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what makes no sense."""
+        """Raise an error for settings out of range."""
         for what in ("epochs", "patience", "blocks"):
             number = getattr(self, what)
             if number is not None and not (isinstance(number, int) and number >= 1):
-                raise DataError(f"{what} is a whole number from 1, not {number}")
+                raise DataError(f"{what} must be a whole number of at least 1, not {number}")
         if not 0 <= self.tolerance < math.inf:
-            raise DataError(f"the tolerance is a number from 0, not {self.tolerance}")
+            raise DataError(f"the tolerance must be at least 0, not {self.tolerance}")
         if not (math.isfinite(self.rate) and self.rate > 0):
-            raise DataError(f"the learning rate is a number above 0, not {self.rate}")
+            raise DataError(f"the learning rate must be above 0, not {self.rate}")
         if not 0 <= self.validation < 1:
-            raise DataError(f"the validation share lies in [0, 1), not at {self.validation}")
+            raise DataError(
+                f"the validation share must be from 0 to below 1, not {self.validation}"
+            )
         if self.clip is not None and not self.clip > 0:
-            raise DataError(f"gradients are clipped at a norm above 0, not {self.clip}")
+            raise DataError(f"gradients must be clipped at a norm above 0, not {self.clip}")
         if not 0 <= self.seed < 2**63:
-            raise DataError(f"a seed is a whole number from 0, not {self.seed}")
+            raise DataError(f"a seed must be a whole number of at least 0, not {self.seed}")
         if self.optimiser.lower() not in OPTIMISERS:
             hint = name_hint(self.optimiser, OPTIMISERS)
             raise DataError(f"unknown optimiser '{self.optimiser}'; {hint}")
@@ -87,14 +89,14 @@ class Task:
         grounding: the networks.
         axioms: the axioms.
         objective: the loss.
-        labels: facts to learn from.
-        training: how.
+        labels: the facts to learn from.
+        training: the settings of training.
         watched: facts to watch instead of a share of `labels`.
-        settings: with what else it was made, by name; an interrupted training of other settings
-            does not go on.
+        settings: all other settings by name; training does not resume with different settings.
+        stream: data on disk in blocks of traces; the grounding starts with the first block.
 
     Raises:
-        DataError: parts of it do not fit together.
+        DataError: its parts do not fit together.
     """
 
     grounding: Grounding
@@ -104,13 +106,14 @@ class Task:
     training: Training = field(default_factory=Training)
     watched: Labels | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
+    stream: DataStream | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        """Refuse labels of what is not learned, and weights of what does not exist."""
+        """Raise an error for labels of predicates that are not learned, or unknown weights."""
         self._check_labels(self.labels)
         if self.watched is not None:
             self._check_labels(self.watched)
-            if not self.watched.total:
+            if not self.watched.total and self.stream is None:
                 raise DataError("there are no facts to watch")
         for what, chosen, known in (
             ("axiom", self.objective.axiom_weights, self.axioms.names),
@@ -121,13 +124,14 @@ class Task:
                 if name not in known:
                     hint = name_hint(name, known)
                     raise DataError(
-                        f"a weight or p is given for the unknown {what} '{name}'; {hint}"
+                        f"a weight or p was given for the unknown {what} '{name}'; {hint}"
                     )
-        if not self.labels.total and (self.objective.axioms == "none" or not self.axioms.names):
-            raise DataError("there is nothing to learn from: no labelled facts, and no axioms")
+        total = self.labels.total if self.stream is None else self.stream.total
+        if not total and (self.objective.axioms == "none" or not self.axioms.names):
+            raise DataError("there is nothing to learn from: no labelled facts and no axioms")
         if self.axioms.fused and self.grounding.functions:
             raise DataError(
-                "compiled plans take functions as given, so functions cannot be learned; "
+                "compiled plans treat functions as given, so functions cannot be learned; "
                 "leave out 'fused'"
             )
         if self.training.batches is not None:
@@ -138,11 +142,11 @@ class Task:
             )
 
     def _check_labels(self, labels: Labels) -> None:
-        """Refuse labels that lie in no table."""
+        """Raise an error for labels outside their tables."""
         for name, index in labels.index.items():
             if name not in self.grounding.open:
                 raise DataError(
-                    f"there are labels for '{name}', which nothing learns; "
+                    f"there are labels for '{name}', which is not learned; "
                     f"learned: {listing(self.grounding.open)}"
                 )
             decl, truth = self.grounding.signature.predicates[name], labels.truth[name]
@@ -154,12 +158,12 @@ class Task:
                 )
             limits = torch.tensor(sizes, device=index.device).unsqueeze(-1)
             if bool(((index < 0) | (index >= limits)).any()):
-                raise DataError(f"a label for '{name}' lies outside its table of shape {sizes}")
+                raise DataError(f"a label for '{name}' is outside its table of shape {sizes}")
             if not bool(((truth >= 0) & (truth <= 1)).all()):
-                raise DataError(f"a label for '{name}' is not from 0 to 1")
+                raise DataError(f"a label for '{name}' must be from 0 to 1")
 
     def split(self) -> tuple[Labels, Labels | None]:
-        """The labels to learn from, and those to watch.
+        """Return the labels to learn from, and those to watch.
 
         Raises:
             DataError: one of the two has no facts.
@@ -170,7 +174,7 @@ class Task:
         learned, watched = split(self.labels, share, by="facts", seed=self.training.seed)
         if not learned.total or not watched.total:
             raise DataError(
-                f"of {self.labels.total} labelled facts, a share of {self.training.validation} to "
-                f"watch leaves {learned.total} to learn from and {watched.total} to watch"
+                f"with a share of {self.training.validation} to watch, {self.labels.total} "
+                f"labelled facts leave {learned.total} to learn from and {watched.total} to watch"
             )
         return learned, watched

@@ -11,7 +11,7 @@ truth in two-valued logic, as far as names of variables, negation, and the order
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from graphlib import TopologicalSorter
 from typing import assert_never
@@ -19,8 +19,10 @@ from typing import assert_never
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedTheory
 from fotltn.logic.nnf import nnf
+from fotltn.logic.parts import changes, symbols
+from fotltn.logic.prefix import said_at_once
 from fotltn.logic.signature import Signature
-from fotltn.tree import Node, children, fold, parts, postorder, transform
+from fotltn.tree import Node, children, fold, parts, transform
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,67 +155,14 @@ def definitions_in(
     return Definitions(by_name, tuple(a.name for a in axioms if a.name not in open_axioms))
 
 
-def symbols(formula: c.Formula) -> list[str]:
-    """The predicates and functions of a formula, which share one space of names."""
-    return [
-        node.predicate if isinstance(node, c.Atom) else node.function
-        for node in postorder(formula)
-        if isinstance(node, c.Atom | c.Apply)
-    ]
-
-
-def changes(formula: c.Formula, signature: Signature) -> bool:
-    """Whether the truth of a formula may depend on the time point."""
-    nodes: list[c.Core] = list(postorder(formula))
-    for node in nodes:
-        if isinstance(node, c.Apply) and not signature.functions[node.function].static:
-            return True
-        if not isinstance(node, c.Formula):
-            continue
-        match c.closed(node):
-            case c.Atom(name):
-                if not signature.predicates[name].static:
-                    return True
-            case c.Edge() | c.Shift() | c.Aggregate() | c.Until():
-                return True
-            case (
-                c.Truth() | c.Equal() | c.Compare() | c.Not() | c.And() | c.Or() | c.Implies()
-                | c.Quantifier()
-            ):  # fmt: skip
-                pass
-            case never:
-                assert_never(never)
-    return False
-
-
 def _clauses(axiom: str, formula: c.Formula, number: int, signature: Signature) -> list[_Clause]:
     """The clauses of an axiom, numbered from `number` on."""
     clauses: list[_Clause] = []
-    stack: list[tuple[c.Formula, tuple[c.Axis, ...], bool, tuple[c.Formula, ...]]] = [
-        (formula, (), False, ())
-    ]
-    while stack:
-        node, axes, always, guards = stack.pop()
-        if isinstance(node, c.And):
-            stack += [(node.right, axes, always, guards), (node.left, axes, always, guards)]
-        elif isinstance(node, c.Quantifier) and node.universal:
-            more = guards if node.guard is None else (*guards, node.guard)
-            stack.append((node.body, (*axes, *node.axes), always, more))
-        elif (
-            isinstance(node, c.Aggregate)
-            and _is_always(node)
-            and not any(changes(guard, signature) for guard in guards)
-        ):
-            stack.append((node.arg, axes, True, guards))
-        else:
-            sides = (node.left, node.right) if isinstance(node, c.Implies) else None
-            clauses.append(_Clause(axiom, number + len(clauses), axes, always, guards, sides))
+    for one in said_at_once(formula, signature):
+        sides = (one.body.left, one.body.right) if isinstance(one.body, c.Implies) else None
+        at = number + len(clauses)
+        clauses.append(_Clause(axiom, at, one.axes, one.always, one.guards, sides))
     return clauses
-
-
-def _is_always(node: c.Aggregate) -> bool:
-    """Whether it is a G without bounds."""
-    return node.universal and node.window == c.Window() and not node.past
 
 
 def _readings(
@@ -237,7 +186,7 @@ def _readings(
         if rest := tuple(axis for axis in clause.axes if axis not in _axes(atom)):
             formula = c.Quantifier(needed, rest, None, formula)
         if signature.predicates[atom.predicate].static:
-            if clause.always and changes(formula, signature):
+            if clause.always and changes(signature, formula):
                 # A static p: G(p -> a) is p -> G a, and G(a -> p) is F a -> p.
                 formula = c.Aggregate(needed, formula, c.Window(), past=False)
         elif not clause.always:
@@ -279,31 +228,37 @@ def _parts(formula: c.Formula, universal: bool) -> list[c.Formula]:
     """
     join = c.And if universal else c.Or
     result: list[c.Formula] = []
-    stack: list[tuple[c.Formula, tuple[c.Formula, ...], tuple[c.Axis, ...]]] = [(formula, (), ())]
-    while stack:
-        if len(stack) + len(result) > _MOST_PARTS:
+    waiting: list[tuple[c.Formula, tuple[c.Until | c.Shift, ...], tuple[c.Axis, ...]]]
+    waiting = [(formula, (), ())]
+    while waiting:
+        if len(waiting) + len(result) > _MOST_PARTS:
             return [formula]
-        node, times, axes = stack.pop()
-        if isinstance(node, join):
-            stack += [(node.right, times, axes), (node.left, times, axes)]
-        elif isinstance(node, c.Quantifier) and node.universal is universal:
-            stack.append((node.body, times, (*axes, *node.axes)))
-        elif (
-            isinstance(node, c.Until)
-            and node.dual is universal
-            and node.left == c.Truth(not universal)
-        ):
-            stack.append((node.right, (*times, node), axes))
-        elif isinstance(node, c.Shift) and (node.weak is universal or not axes):
-            stack.append((node.arg, (*times, node), axes))
-        else:
-            part = c.Quantifier(universal, axes, None, node) if axes else node
-            for time in reversed(times):
-                if isinstance(time, c.Until):
-                    part = replace(time, right=part)
-                elif isinstance(time, c.Shift):
-                    part = replace(time, arg=part)
-            result.append(part)
+        part, times, axes = waiting.pop()
+        match c.closed(part):
+            case c.And(left, right) | c.Or(left, right) if isinstance(part, join):
+                waiting += [(right, times, axes), (left, times, axes)]
+            case c.Quantifier(same, more, _, body) if same is universal:
+                waiting.append((body, times, (*axes, *more)))
+            case c.Until(dual, c.Truth(value), right) as node if (
+                dual is universal and value is not universal
+            ):
+                waiting.append((right, (*times, node), axes))
+            case c.Shift(arg, _, _, weak) as node if weak is universal or not axes:
+                waiting.append((arg, (*times, node), axes))
+            case (
+                c.Truth() | c.Edge() | c.Atom() | c.Equal() | c.Compare() | c.Not() | c.And()
+                | c.Or() | c.Implies() | c.Quantifier() | c.Shift() | c.Aggregate() | c.Until()
+            ):  # fmt: skip
+                one = c.Quantifier(universal, axes, None, part) if axes else part
+                for time in reversed(times):
+                    one = (
+                        replace(time, arg=one)
+                        if isinstance(time, c.Shift)
+                        else replace(time, right=one)
+                    )
+                result.append(one)
+            case never:
+                assert_never(never)
     return result
 
 
@@ -345,32 +300,45 @@ class _Forms:
         return number, tuple(head.index(axis) for axis in free)
 
     def _visit(
-        self, node: c.Core, below: list[tuple[int, tuple[c.Axis, ...], tuple[_Form, ...]]]
+        self, node: c.AnyNode, below: list[tuple[int, tuple[c.Axis, ...], tuple[_Form, ...]]]
     ) -> tuple[int, tuple[c.Axis, ...], tuple[_Form, ...]]:
         """The number of a node, its free axes, and the forms that it joins."""
         bound: tuple[c.Axis, ...] = ()
         fields: tuple[object, ...] = tuple(p for p in parts(node) if not _is_nodes(p))
         forms: list[_Form] = [(number, axes) for number, axes, _ in below]
         joined: tuple[_Form, ...] = ()
-        if isinstance(node, c.And | c.Or):
-            forms = []
-            for child, (number, axes, inner) in zip(children(node), below, strict=True):
-                forms += inner if type(child) is type(node) else [(number, axes)]
-            forms = sorted(dict.fromkeys(forms), key=lambda form: form[0])
-            joined = tuple(forms)
-        free = tuple(dict.fromkeys(axis for _, axes in forms for axis in axes))
-        if isinstance(node, c.Quantifier):
-            used = {axis: place for place, axis in enumerate(free)}
-            bound = tuple(sorted(node.axes, key=lambda axis: used.get(axis, len(used))))
-            fields = (node.universal, node.guard is None, *((a.sort, a.relation) for a in bound))
-            free = tuple(axis for axis in free if axis not in bound)
-        elif isinstance(node, c.Variable):
-            fields = (node.axis.sort, node.axis.relation, node.sort, node.column)
-            free = (node.axis,)
+        match node:
+            case c.And() | c.Or():
+                forms = []
+                for child, (number, axes, inner) in zip(children(node), below, strict=True):
+                    forms += inner if type(child) is type(node) else [(number, axes)]
+                forms = sorted(dict.fromkeys(forms), key=lambda form: form[0])
+                joined = tuple(forms)
+                free = _free(forms)
+            case c.Quantifier(universal, axes, guard):
+                used = {axis: place for place, axis in enumerate(_free(forms))}
+                bound = tuple(sorted(axes, key=lambda axis: used.get(axis, len(used))))
+                fields = (universal, guard is None, *((a.sort, a.relation) for a in bound))
+                free = tuple(axis for axis in used if axis not in bound)
+            case c.Variable(axis, sort, column):
+                fields = (axis.sort, axis.relation, sort, column)
+                free = (axis,)
+            case (
+                c.Truth() | c.Edge() | c.Atom() | c.Equal() | c.Compare() | c.Not() | c.Implies()
+                | c.Shift() | c.Aggregate() | c.Until() | c.Constant() | c.Number() | c.Apply()
+            ):  # fmt: skip
+                free = _free(forms)
+            case never:
+                assert_never(never)
         places = (*free, *bound)
         shape = tuple((number, *map(places.index, axes)) for number, axes in forms)
         key = (type(node), fields, len(free), shape)
         return self._numbers.setdefault(key, len(self._numbers)), free, joined
+
+
+def _free(forms: Sequence[_Form]) -> tuple[c.Axis, ...]:
+    """The free axes of forms, in the order in which they occur."""
+    return tuple(dict.fromkeys(axis for _, axes in forms for axis in axes))
 
 
 def _is_nodes(part: object) -> bool:

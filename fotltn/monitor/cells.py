@@ -1,9 +1,10 @@
-"""The tables of all predicates that change, side by side: a row a step, a column a cell."""
+"""The tables of all predicates that change, one after the other: a column a cell, over steps."""
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import assert_never
 
 import numpy as np
@@ -46,13 +47,24 @@ class Columns:
             place = place * size + number
         return self.first[name] + place
 
+    def laid_out(self, steps: Sequence[Mapping[int, float]]) -> Array:
+        """The degrees of steps, with axes (column, step), from those that are stated of each."""
+        counts = [len(cells) for cells in steps]
+        columns = np.fromiter(itertools.chain.from_iterable(steps), np.intp, sum(counts))
+        stated = itertools.chain.from_iterable(cells.values() for cells in steps)
+        degrees = np.zeros((self.width, len(steps)))
+        places = np.repeat(np.arange(len(steps)), counts)
+        degrees[columns, places] = np.fromiter(stated, np.float64, sum(counts))
+        degrees[NEVER] = 0
+        return degrees
+
     def tables(self, cells: Array) -> dict[str, Array]:
         """The cells of each predicate, as a table with axes (step, arguments …)."""
         tables = {}
         for name, first in self.first.items():
             shape = self.shapes[name]
-            columns = cells[:, first : first + math.prod(shape)]
-            tables[name] = columns.reshape(len(cells), *shape)
+            columns = cells[first : first + math.prod(shape)]
+            tables[name] = np.moveaxis(columns.reshape(*shape, cells.shape[1]), -1, 0)
         return tables
 
 
@@ -69,11 +81,14 @@ class Letters:
         self.columns, self.domain = columns, columns.domain
         self.blocks: list[Array] = []
 
-    def renew(self, leaves: Iterable[tuple[Skeleton, Axes]]) -> None:
-        """Find the columns of all letters; those of letters that are no cells come last."""
+    def renew(self, leaves: Iterable[tuple[Skeleton, Axes, Array]]) -> None:
+        """Find the columns of all letters; those of letters that are no cells come last.
+
+        Of each leaf, some bindings are chosen; the letters of others are not read.
+        """
         self.blocks = []
         end = self.columns.width
-        for bones, axes in leaves:
+        for bones, axes, chosen in leaves:
             bindings = math.prod(self.domain.shape(axes))
             columns = np.zeros((len(bones.letters), bindings), dtype=np.intp)
             for place, formula in enumerate(bones.letters):
@@ -83,19 +98,24 @@ class Letters:
                 else:
                     columns[place] = np.arange(end, end + bindings)
                     end += bindings
-            self.blocks.append(columns)
+            self.blocks.append(columns[:, chosen])
 
     def read(self, cells: Array) -> Array:
-        """The letters of each step, as bits of a number, with axes (step, binding)."""
+        """The letters of each step, as bits of a number, with axes (step, binding).
+
+        Cells are truth values with axes (column, step).
+        """
         width = sum(columns.shape[1] for columns in self.blocks)
-        seen = np.zeros((len(cells), width), dtype=np.intp)
+        most = max((len(columns) for columns in self.blocks), default=0)
+        bits = cells.astype(np.min_scalar_type((1 << most) - 1))
+        seen = np.zeros((width, cells.shape[1]), dtype=bits.dtype)
         start = 0
         for columns in self.blocks:
             stop = start + columns.shape[1]
             for place, numbers in enumerate(columns):
-                seen[:, start:stop] |= np.left_shift(cells.take(numbers, axis=1), place)
+                seen[start:stop] |= bits[numbers] << place
             start = stop
-        return seen
+        return np.ascontiguousarray(seen.T)
 
     def _cells(self, atom: c.Atom, axes: Axes) -> Array:
         """The column of an atom for each binding."""

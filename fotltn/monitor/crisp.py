@@ -22,7 +22,7 @@ from fotltn.monitor.compile import Skeleton, skeleton
 from fotltn.monitor.domain import Array, Axes, Stranger, aligner, ordered
 from fotltn.monitor.outer import Outer
 from fotltn.monitor.reader import Reader, Stretch
-from fotltn.monitor.table import TransitionTable
+from fotltn.monitor.table import Flag, TransitionTable
 from fotltn.monitor.unseen import noticed, tells_apart
 
 _MOST_NOTICED = 4  # kinds of strangers that an axiom may notice
@@ -61,6 +61,7 @@ class FollowedAxiom:
             those who will still come.
         parts: the states of each leaf in each world.
         readers: of the worlds.
+        decided: whether nothing more is asked of it, so that it is not followed any longer.
     """
 
     name: str
@@ -68,6 +69,7 @@ class FollowedAxiom:
     kinds: tuple[Stranger, ...]
     parts: dict[tuple[Strangers, int], LeafStates] = field(default_factory=dict)
     readers: dict[Strangers, Reader] = field(default_factory=dict)
+    decided: bool = False
 
     @property
     def worlds(self) -> list[Strangers]:
@@ -77,7 +79,12 @@ class FollowedAxiom:
 
 
 class Crisp:
-    """The states of all axioms that automata can follow."""
+    """The states of all axioms that automata can follow.
+
+    Attributes:
+        rows: the states of all bindings, as rows of the table.
+        live: the places of those that may still change what is known; only these go on.
+    """
 
     def __init__(
         self, signature: Signature, columns: Columns, table: TransitionTable | None = None
@@ -91,6 +98,7 @@ class Crisp:
         self.plain = Reader(self.domain)
         self.axioms: list[FollowedAxiom] = []
         self.rows: Array = np.zeros(0, dtype=np.intp)
+        self.live: Array = np.zeros(0, dtype=np.intp)
 
     def add(self, name: str, outer: Outer) -> None:
         """Follow an axiom, too.
@@ -172,18 +180,46 @@ class Crisp:
         return rows
 
     def run(self, stretch: Stretch, cells: Array) -> Array:
-        """The states after each step, with axes (step, place)."""
+        """The states of live places after each step, with axes (step, live place).
+
+        Args:
+            stretch: the steps.
+            cells: their truth values, with axes (column, step).
+        """
         for reader in self.readers:
             reader.read(stretch)
         others = [
-            self._value(p.reader, f, p.axes, stretch.count).reshape(stretch.count, -1)
+            self._value(p.reader, f, p.axes, stretch.count).reshape(stretch.count, -1).T
             for p, f in self.read
         ]
         self.table.tidy()
-        cells = np.concatenate([cells, *others], axis=1) if others else cells
-        rows = self.table.run(self.rows, self.letters.read(cells))
-        self.rows = rows[-1].copy()
+        cells = np.concatenate([cells, *others]) if others else cells
+        rows = self.table.run(self.rows[self.live], self.letters.read(cells))
+        self.rows[self.live] = rows[-1]
         return rows
+
+    def settle(self) -> bool:
+        """Let places go that are decided, if they are many; whether that was so."""
+        certain = len(self.live) - np.count_nonzero(self._undecided()[self.live])
+        if certain * 8 <= len(self.live):
+            return False
+        self._choose()
+        return True
+
+    def _undecided(self) -> Array:
+        """Which places may still change what is known."""
+        flags = self.table.flags[self.rows]
+        undecided: Array = (flags & Flag.NOT_SURE != 0) & (flags & Flag.NOT_LOST != 0)
+        for axiom in self.axioms:
+            for part in axiom.parts.values() if axiom.decided else ():
+                undecided[part.start : part.stop] = False
+        return undecided
+
+    def _choose(self) -> None:
+        """Find who is live, and their letters."""
+        undecided = self._undecided()
+        self.live = np.flatnonzero(undecided)
+        self.letters.renew((p.skeleton, p.axes, undecided[p.start : p.stop]) for p in self.parts)
 
     def grown(self, kind: Stranger) -> list[Array]:
         """The states with one more entity, who is as a stranger of that kind was.
@@ -211,8 +247,8 @@ class Crisp:
         for part, states in zip(self.parts, rows, strict=True):
             part.start, part.stop = start, start + states.size
             start = part.stop
-        self.letters.renew((p.skeleton, p.axes) for p in self.parts)
         self.rows = np.concatenate([self.rows[:0], *(states.reshape(-1) for states in rows)])
+        self._choose()
 
     def _value(self, reader: Reader, formula: c.Formula, axes: Axes, count: int) -> Array:
         """The truth of a formula for all bindings of axes, with axes (step, axes …)."""

@@ -17,7 +17,7 @@ from torch import Tensor
 from fotltn.logic import core as c
 from fotltn.logic.signature import Signature
 from fotltn.monitor.domain import Array, Axes, Domain, Stranger
-from fotltn.monitor.intake import Intake
+from fotltn.monitor.numbering import Numbering
 from fotltn.monitor.series import GrowingError, Series, Streams
 from fotltn.monitor.totals import Total, aggregator
 from fotltn.monitor.window import RecentPoints
@@ -65,7 +65,7 @@ class Graded:
     """The axioms whose degrees need constant memory."""
 
     def __init__(
-        self, signature: Signature, semantics: Semantics, domain: Domain, intake: Intake
+        self, signature: Signature, semantics: Semantics, domain: Domain, intake: Numbering
     ) -> None:
         """No axioms yet."""
         self.signature, self.semantics, self.domain = signature, semantics, domain
@@ -174,8 +174,8 @@ class Graded:
         (series,) = piece.series
         if piece.node is None:
             return self.at(piece, self.value(series, known))
-        model = self.recent.model(self.recent.tables, [self.recent.length])
-        return self.at(piece, crisp.evaluate(series.formula, model))
+        tables = self.recent.points(self.recent.tables, [self.recent.length])
+        return self.at(piece, crisp.evaluate(series.formula, tables))
 
     def at(self, piece: Piece, value: Value) -> Value:
         """A value at the anchor of a piece, from that at recent points."""

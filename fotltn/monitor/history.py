@@ -4,28 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from fotltn.evaluation import evaluate_all
-from fotltn.grounding.collect import Rows
-from fotltn.grounding.dense import interpretation
-from fotltn.grounding.facts import Facts
 from fotltn.logic import core as c
 from fotltn.logic.signature import Signature
 from fotltn.monitor.cells import Columns
 from fotltn.monitor.domain import Array
-from fotltn.monitor.intake import Intake
+from fotltn.monitor.numbering import Numbering
 from fotltn.semantics.config import CRISP, Semantics
 from fotltn.semantics.tables import Tables
 from fotltn.tree import postorder
+
+if TYPE_CHECKING:  # most axioms need no history, and reading tables loads pyarrow
+    from fotltn.grounding.collect import Rows
 
 
 class History:
     """The facts of all steps that some formulas need, and the values of these formulas."""
 
-    def __init__(self, signature: Signature, columns: Columns, intake: Intake) -> None:
+    def __init__(self, signature: Signature, columns: Columns, intake: Numbering) -> None:
         """Nothing is kept for no formulas."""
         self.signature, self.columns, self.intake = signature, columns, intake
         self.domain = columns.domain
@@ -43,8 +44,8 @@ class History:
             if isinstance(node, c.Apply) and not self.signature.functions[node.function].static:
                 self.results.setdefault(node.function, [])
 
-    def run(self, degrees: Array, results: Mapping[str, Array]) -> None:
-        """Keep some steps: degrees with axes (step, column), and tables of functions."""
+    def run(self, count: int, degrees: Array, results: Mapping[str, Array]) -> None:
+        """Keep some steps: degrees with axes (column, step), and tables of functions."""
         tables = self.columns.tables(degrees) if self.facts else {}
         for name, chunks in self.facts.items():
             table = tables[name][(slice(None), *self.domain.named(self.columns.sorts[name]))]
@@ -53,7 +54,7 @@ class History:
                 chunks.append((places, table[table != 0]))
         for name, series in self.results.items():
             series.append(self._named(name, results[name]))
-        self.count += len(degrees)
+        self.count += count
 
     def values(
         self, names: Iterable[str], semantics: Semantics, *, threshold: float
@@ -72,6 +73,9 @@ class History:
 
     def _tables(self) -> Tables:
         """The trace as tables, without those who have not come."""
+        from fotltn.grounding.dense import tables_of_facts
+        from fotltn.grounding.facts import Facts
+
         signature, domain = self.signature, self.domain
         rows: dict[str, Rows] = {}
         for name, chunks in self.facts.items():
@@ -90,7 +94,7 @@ class History:
         for name, series in self.results.items():
             functions[name] = np.concatenate([self._padded(name, table) for table in series])
         return replace(
-            interpretation(facts, declared, sparse=True),
+            tables_of_facts(facts, declared, sparse=True),
             functions={n: self._numbered(n, t) for n, t in functions.items()},
             relations={
                 n: torch.from_numpy(t - [domain.strangers(s) for s in signature.relations[n].sorts])
@@ -118,5 +122,7 @@ class History:
 
 def _rows(places: Array, degrees: Array) -> Rows:
     """Rows from times and arguments, side by side."""
+    from fotltn.grounding.collect import Rows
+
     trace = np.zeros(len(places), dtype=np.int64)
     return Rows(trace, places[:, 1:].astype(np.int64), places[:, 0].astype(np.int64), degrees)

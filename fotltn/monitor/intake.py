@@ -1,30 +1,31 @@
-"""Steps to numbers: facts are checked, entities get numbers, and degrees go to their cells."""
+"""Steps against a theory: facts are checked, entities come, and what is stated is noted.
+
+Both a watch and a monitor take their steps in so. A subclass says how facts are noted.
+"""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence, Set
-from typing import Any, NamedTuple
-
-import numpy as np
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence, Set
+from typing import Any, Generic, TypeVar
 
 from fotltn.errors import DataError, name_hint
 from fotltn.logic import core as c
 from fotltn.logic.signature import Signature
-from fotltn.monitor.cells import NEVER, Columns
 from fotltn.monitor.checks import Checked, Checker
-from fotltn.monitor.domain import Array, Domain, Stranger, axes_of
+from fotltn.monitor.loop import entries_of, learn_texts
+from fotltn.monitor.roster import Key, Roster
 from fotltn.monitor.steps import Header, TraceStep, wrong
 from fotltn.syntax import theory as th
 
-Stated = tuple[str, tuple[str, ...]]
+_MOST_KNOWN = 200_000  # facts that were checked before
 
+#: What a fact is noted as.
+V = TypeVar("V")
 
-class Arrival(NamedTuple):
-    """An entity that was not there before."""
-
-    name: str
-    kind: Stranger
+#: Entities that come with a step: sorts and names.
+Arrivals = dict[tuple[str, str], None]
 
 
 def fixed_sorts(signature: Signature, header: Header) -> set[str]:
@@ -39,46 +40,43 @@ def fixed_sorts(signature: Signature, header: Header) -> set[str]:
     }
 
 
-class Intake:
-    """Checks steps against a signature and numbers what they name.
+class Intake(ABC, Generic[V]):
+    """Checks steps against a signature and enters them into a roster.
 
     Attributes:
-        static: tables of static predicates, with a step in front, for all entities.
-        functions: tables of static functions, likewise.
+        closed: the sorts of which nobody new may come.
+        begun: whether there was a step.
+        known: what facts, and texts of facts, are noted as.
     """
 
-    def __init__(
-        self,
-        signature: Signature,
-        domain: Domain,
-        columns: Columns,
-        used: Set[str],
-        hard: Set[str] = frozenset(),
-    ) -> None:
-        """Nothing is known but the constants of the domain.
+    def __init__(self, signature: Signature, roster: Roster, hard: Set[str] = frozenset()) -> None:
+        """Nobody is there but constants.
 
         Args:
             signature: what facts are about.
-            domain: who is numbered.
-            columns: where degrees go.
-            used: the predicates that matter.
-            hard: those of guards, whose degrees are 0 or 1.
+            roster: where they go.
+            hard: predicates whose degrees are 0 or 1.
         """
-        self.signature, self.domain, self.columns = signature, domain, columns
+        self.signature, self.roster = signature, roster
         self.declared: dict[str, th.PredicateDecl | th.RelationDecl | th.FunctionDecl] = {
             **signature.predicates, **signature.relations, **signature.functions,
         }  # fmt: skip
-        self.used, self.checker = used, Checker(signature, hard)
-        self.begun = False
-        self.known: dict[tuple[Any, ...], int] = {}
-        self.static: dict[str, Array] = {}
-        self.functions: dict[str, Array] = {}
-        self.default: float | None = None
+        self.checker = Checker(signature, hard)
         self.closed: set[str] = set()
-        self.changing = [n for n, f in signature.functions.items() if not f.static]
-        self.first: list[tuple[TraceStep, list[Checked]]] = []
+        self.begun = False
+        self.known: dict[tuple[Any, ...] | str, V] = {}
 
-    # --- the beginning ------------------------------------------------------------------------
+    # --- how facts are noted -------------------------------------------------------------------
+
+    @abstractmethod
+    def entry(self, name: str, args: Key) -> V:
+        """What a fact that changes is noted as."""
+
+    @abstractmethod
+    def note(self, plain: Sequence[V], graded: Sequence[V], degrees: Sequence[float]) -> None:
+        """Note the facts of a step: those with degree 1, and others with their degrees."""
+
+    # --- the beginning -------------------------------------------------------------------------
 
     def header(self, header: Header) -> None:
         """Take in what is known before the first step.
@@ -87,217 +85,187 @@ class Intake:
             DataError: something in it does not fit the theory.
         """
         self.checker.entities(header)
-        self.default = header.default
-        self.closed = fixed_sorts(self.signature, header)
-        checked = self.check(header)
+        checked = self.checker.check(header)
         for item in checked:
             if not self._is_static(item.symbol):
                 raise wrong(
                     header, f"'{item.symbol}' changes over time, so it belongs to a step", item.path
                 )
+        self.roster.default = header.default
         for sort, names in header.entities.items():
             for name in names:
-                self.domain.add(sort, name)
-        self._number(checked)
-        self.first.append((header, checked))
+                self.roster.came[sort].setdefault(name, 0)
+        self.enter(header, checked, self.arrivals(header, checked))
+        self.closed = fixed_sorts(self.signature, header)
 
-    def begin(self, step: TraceStep, checked: Sequence[Checked]) -> None:
-        """Number everybody in the first step, and make the tables of what is static."""
-        self._nobody_new(step, checked)
-        self._number(checked)
-        self.first.append((step, [i for i in checked if self._is_static(i.symbol)]))
-        self._tables()
-        self.columns.renew()
-        self.begun = True
+    # --- steps ---------------------------------------------------------------------------------
 
-    def _number(self, checked: Sequence[Checked]) -> None:
-        for item in checked:
-            for sort, name in self._mentions(item):
-                self.domain.add(sort, name)
+    def again(self, text: str) -> bool:
+        """Enter a line all of whose facts were written so before; whether it is one."""
+        if not self.begun or self.roster.results:
+            return False
+        entries = entries_of(text, self.known)
+        return entries is not None and self._noted(*entries)
 
-    def _tables(self) -> None:
-        signature, domain = self.signature, self.domain
-        for name, decl in signature.predicates.items():
-            if decl.static:
-                self.static[name] = np.zeros(self._shape(name))
-        for sort, marks in domain.marks.items():
-            for kind in domain.kinds(sort):
-                first = domain.stranger(kind)
-                for mark in marks:
-                    value = float(mark in kind.marks)
-                    self.static[mark][0, first : first + domain.copies[sort]] = value
-        for name, fun in signature.functions.items():
-            if fun.static:
-                empty = self.default if fun.result == c.REAL else None
-                self.functions[name] = np.full(
-                    self._shape(name), np.nan if empty is None else empty
-                )
-        tuples: dict[str, list[list[int]]] = {name: [] for name in signature.relations}
-        stated: dict[Stated, Any] = {}
-        for step, checked in self.first:
-            for item in checked:
-                numbers = self._numbers(item)
-                if item.symbol in tuples:
-                    tuples[item.symbol].append(numbers)
-                    continue
-                key = (item.symbol, item.args)
-                if stated.setdefault(key, item.value) != item.value:
-                    raise self._contradiction(step, item, stated[key])
-                tables = self.functions if item.symbol in signature.functions else self.static
-                tables[item.symbol][(0, *numbers)] = self._result(item)
-        for name, rows in tuples.items():
-            places = len(signature.relations[name].sorts)
-            domain.relations[name] = np.array(rows, dtype=np.intp).reshape(-1, places)
-        for name, table in self.functions.items():
-            self._total(name, table)
-            if signature.functions[name].result != c.REAL:
-                self.functions[name] = table.astype(np.intp)
-        self.first = []
-
-    # --- steps --------------------------------------------------------------------------------
-
-    def cells(self, step: TraceStep) -> dict[int, float] | None:
-        """The columns of a step's facts with their degrees, if all of them were seen before."""
-        if not self.begun or step.values or self.changing:
-            return None
-        cells: dict[int, float] = {}
+    def repeated(self, step: TraceStep) -> bool:
+        """Enter a step all of whose facts were checked before; whether it is one."""
+        if not self.begun or step.values or self.roster.results:
+            return False
         known = self.known
+        plain: list[V] = []
+        graded: list[V] = []
+        degrees: list[float] = []
         try:
             for fact in step.facts:
-                degree, place = 1.0, known.get(tuple(fact))
-                if place is None:
-                    degree, place = fact[-1], known.get(tuple(fact[:-1]))
-                    if place is None or type(degree) is not float or not 0 <= degree <= 1:
-                        return None
-                    if fact[0] in self.checker.hard:
-                        return None
-                if cells.setdefault(place, degree) != degree and place != NEVER:
-                    return None
+                entry = known.get(tuple(fact))
+                if entry is not None:
+                    plain.append(entry)
+                    continue
+                entry, degree = known.get(tuple(fact[:-1])), fact[-1]
+                if entry is None or type(degree) is not float or not 0 <= degree <= 1:
+                    return False
+                graded.append(entry)
+                degrees.append(degree)
         except (TypeError, LookupError):
-            return None
-        return cells
+            return False
+        if not self._noted(plain, graded, degrees):
+            return False
+        learn_texts(step, known)
+        return True
 
-    def check(self, step: TraceStep) -> list[Checked]:
-        """The facts and values of a step, as far as they fit the theory.
+    def _noted(self, plain: list[V], graded: list[V], degrees: list[float]) -> bool:
+        """Note facts that are known, unless their degrees have to be checked."""
+        if graded:
+            both = {id(entry) for entry in plain} | {id(entry) for entry in graded}
+            if self.checker.hard or len(both) < len(plain) + len(graded):
+                return False
+        self.note(plain, graded, degrees)
+        return True
+
+    def check(self, step: TraceStep) -> tuple[list[Checked], Arrivals]:
+        """The facts and values of a step, and who comes with it.
 
         Raises:
-            DataError: something in it does not.
+            DataError: something in it does not fit the theory, or what is known.
         """
         checked = self.checker.check(step)
-        stated: dict[Stated, Any] = {}
-        for item in checked:
-            if item.symbol not in self.signature.relations:
-                old = stated.setdefault((item.symbol, item.args), item.value)
-                if old != item.value:
-                    raise self._contradiction(step, item, old)
-        if not isinstance(step, Header):
-            self._complete(step, {key for key in stated if key[0] in self.changing})
-        return checked
+        return checked, self.arrivals(step, checked)
 
-    def _complete(self, step: TraceStep, stated: set[Stated]) -> None:
-        """Every function that changes has a value for all arguments."""
-        for name in self.changing:
-            sorts = self.signature.functions[name].sorts
-            if self.default is not None and self.signature.functions[name].result == c.REAL:
-                continue
-            for args in itertools.product(*(self.domain.names[s] for s in sorts)):
-                if (name, args) not in stated:
-                    raise wrong(step, f"'{name}' has no value for ({', '.join(args)})", ("values",))
-
-    def arrivals(self, step: TraceStep, checked: Sequence[Checked]) -> list[Arrival]:
-        """Who is new in a step.
+    def arrivals(self, step: TraceStep, checked: Sequence[Checked]) -> Arrivals:
+        """Who comes with a step.
 
         Raises:
             DataError: something in it does not fit what is known.
         """
-        self._nobody_new(step, checked)
-        new: dict[tuple[str, str], set[str]] = {}
+        roster = self.roster
+        stated: dict[tuple[str, Key], Any] = {}
+        new: Arrivals = {}
         for item in checked:
+            if item.symbol not in self.signature.relations:
+                old = stated.setdefault((item.symbol, item.args), item.value)
+                if old != item.value:
+                    raise contradiction(step, item, old)
             for sort, name in self._mentions(item):
-                if name not in self.domain.names[sort]:
-                    new.setdefault((sort, name), set())
+                if name not in roster.came[sort]:
+                    if sort in self.closed:
+                        raise self._unknown(step, item, sort, name)
+                    new[sort, name] = None
         for item in checked:
             if self._is_static(item.symbol):
-                self._late(step, item, new)
-        return [Arrival(n, Stranger(s, frozenset(marks))) for (s, n), marks in new.items()]
+                self._check_static(step, item, new)
+        if not isinstance(step, Header):
+            self._complete(step, stated)
+        return new
 
-    def _nobody_new(self, step: TraceStep, checked: Sequence[Checked]) -> None:
-        """In sorts whose entities are all known, that is."""
+    def enter(self, step: TraceStep, checked: Sequence[Checked], new: Arrivals) -> None:
+        """Enter what was checked, and who comes."""
+        for sort, name in new:
+            self.roster.add(sort, name, self.roster.now if self.begun else 0)
+        if not isinstance(step, Header):
+            for results in self.roster.results.values():
+                results.append({})
+        plain: list[V] = []
+        graded: list[V] = []
+        degrees: list[float] = []
         for item in checked:
-            for sort, name in self._mentions(item):
-                if sort in self.closed and name not in self.domain.names[sort]:
-                    raise self._unknown(step, item, sort, name)
+            name, args = item.symbol, item.args
+            if self._is_static(name):
+                self._fix(item)
+            elif name in self.signature.functions:
+                self.roster.results[name][-1][args] = item.value
+            else:
+                if len(self.known) > _MOST_KNOWN:
+                    self.known.clear()
+                key = (name, *args)
+                if key not in self.known:
+                    self.known[key] = self.entry(name, args)
+                (plain if item.value == 1 else graded).append(self.known[key])
+                if item.value != 1:
+                    degrees.append(item.value)
+        if not isinstance(step, Header):
+            self.begun = True
+            self.note(plain, graded, degrees)
+            learn_texts(step, self.known)
 
-    def _late(self, step: TraceStep, item: Checked, new: dict[tuple[str, str], set[str]]) -> None:
-        """A static fact after the beginning: one that is known, or a mark of somebody new."""
-        signature = self.signature
-        if item.symbol in signature.predicates:
-            if item.symbol not in self.used:
-                return
-            sorts = signature.predicates[item.symbol].sorts
-            fresh = [(s, n) for s, n in zip(sorts, item.args, strict=True) if (s, n) in new]
-            if not fresh:
-                value = self.static[item.symbol][(0, *self._numbers(item))]
-                if value == self._result(item):
-                    return
-                raise self._contradiction(step, item, value)
-            known = item.symbol in self.domain.marks.get(sorts[0], ())
-            if len(sorts) == 1 and known and item.value in (0, 1):
-                new[fresh[0]] |= {item.symbol} if item.value == 1 else set()
-                return
-            what = "with a degree" if len(sorts) == 1 and known else "of this kind"
-            raise wrong(
-                step,
-                f"'{item.symbol}' is static: a fact {what} about somebody who comes late would "
-                "change the past",
-                item.path,
-                "name the entity and its static facts in the first line",
-            )
-        raise wrong(
-            step, f"'{item.symbol}' does not change, so it belongs to the first line", item.path
-        )
+    def _fix(self, item: Checked) -> None:
+        roster, name, args = self.roster, item.symbol, item.args
+        if name in roster.relations:
+            roster.relations[name][args] = None
+        elif name in self.signature.functions:
+            roster.fixed[name][args] = item.value
+        else:
+            roster.fix(name, args, item.value)
 
-    def admit(self, arrival: Arrival) -> None:
-        """Number somebody new, with the tables of what is static."""
-        kind = arrival.kind
-        for tables in (self.static, self.functions):
-            for name, table in tables.items():
-                tables[name] = self.domain.grown(table, axes_of(self.declared[name].sorts), kind)
-        self.domain.add(kind.sort, arrival.name)
-        self.columns.renew()
-        self.known = {}
+    def _check_static(self, step: TraceStep, item: Checked, new: Arrivals) -> None:
+        """What is static is said once; after the first step, of somebody who comes alone."""
+        name = item.symbol
+        if name not in self.signature.predicates:
+            if self.begun:
+                raise wrong(
+                    step, f"'{name}' does not change, so it belongs to the first line", item.path
+                )
+            old = self.roster.fixed.get(name, {}).get(item.args, item.value)
+            if old != item.value:
+                raise contradiction(step, item, old)
+            return
+        if self.begun and any(mention in new for mention in self._mentions(item)):
+            self.late(step, item)
+            return
+        old = self.roster.static[name].get(item.args, 0.0 if self.begun else item.value)
+        if not self.agree(old, item.value):
+            hint = "it is static: it cannot change for those who are there"
+            more = "; state it in the first line, or when an entity comes" * self.begun
+            raise contradiction(step, item, old, hint + more)
 
-    def place(self, checked: Sequence[Checked]) -> dict[int, float]:
-        """The columns of a step's facts with their degrees, once everybody is numbered."""
-        cells: dict[int, float] = {}
-        for item in checked:
-            if item.symbol in self.signature.functions:
+    def late(self, step: TraceStep, item: Checked) -> None:
+        """Check a static fact about somebody who comes after the first step.
+
+        Raises:
+            DataError: it cannot be taken in then.
+        """
+
+    def agree(self, old: float, new: float) -> bool:
+        """Whether two degrees of a static fact say the same."""
+        return old == new
+
+    def _complete(self, step: TraceStep, stated: Mapping[tuple[str, Key], Any]) -> None:
+        """Every function that changes has a value for all arguments; at first, every function."""
+        roster = self.roster
+        for name, function in self.signature.functions.items():
+            if function.static and self.begun:
                 continue
-            column = NEVER
-            if item.symbol in self.columns.first:
-                column = self.columns.place(item.symbol, self._numbers(item))
-            cells[column] = item.value
-            if item.value == 1 or column != NEVER:
-                self.known[(item.symbol, *item.args)] = column
-        return cells
+            if roster.default is not None and function.result == c.REAL:
+                continue
+            known = roster.fixed.get(name, {})
+            for args in itertools.product(*(roster.came[s] for s in function.sorts)):
+                if (name, args) in stated or args in known:
+                    continue
+                missing = f"'{name}' has no value for ({', '.join(args)})"
+                if function.static:
+                    raise DataError(f"the function {missing} in the first line")
+                raise wrong(step, missing, ("values",))
 
-    def results(self, checked: Sequence[Checked]) -> dict[str, Array]:
-        """The tables of the functions that change, with a step in front."""
-        tables = {}
-        for name in self.changing:
-            real = self.signature.functions[name].result == c.REAL
-            kind = np.float64 if real else np.intp
-            tables[name] = np.full(self._shape(name), self.default or 0, dtype=kind)
-        for item in checked:
-            if item.symbol in tables:
-                tables[item.symbol][(0, *self._numbers(item))] = self._result(item)
-        return tables
-
-    # --- names --------------------------------------------------------------------------------
-
-    def _shape(self, symbol: str) -> tuple[int, ...]:
-        """The shape of a table, with a step in front."""
-        return (1, *self.domain.shape(axes_of(self.declared[symbol].sorts)))
+    # --- names ---------------------------------------------------------------------------------
 
     def _mentions(self, item: Checked) -> list[tuple[str, str]]:
         """The entities that a fact or value names, with their sorts."""
@@ -307,45 +275,24 @@ class Intake:
             mentions.append((decl.result, item.value))
         return mentions
 
-    def _numbers(self, item: Checked) -> list[int]:
-        sorts = self.declared[item.symbol].sorts
-        return [self.domain.names[s][n] for s, n in zip(sorts, item.args, strict=True)]
-
-    def _result(self, item: Checked) -> float:
-        decl = self.declared[item.symbol]
-        if isinstance(decl, th.FunctionDecl) and decl.result != c.REAL:
-            return float(self.domain.names[decl.result][item.value])
-        return float(item.value)
-
     def _is_static(self, symbol: str) -> bool:
         decl = self.declared[symbol]
         return isinstance(decl, th.RelationDecl) or decl.static
 
-    def _total(self, name: str, table: Array) -> None:
-        if np.isnan(table).any():
-            sorts = self.signature.functions[name].sorts
-            _, *place = np.argwhere(np.isnan(table))[0].tolist()
-            names = [self.domain.name(s, n) for s, n in zip(sorts, place, strict=True)]
-            raise DataError(
-                f"the function '{name}' has no value for ({', '.join(names)}) in the first line"
-            )
-
     def _unknown(self, step: TraceStep, item: Checked, sort: str, name: str) -> DataError:
-        names = self.domain.names[sort]
-        known = name_hint(name, names)
         reason = "all its entities are named in the first line"
         if any(sort in f.sorts for f in self.signature.functions.values()):
             reason = "functions take it, so its entities are named in the first line"
         where = [n for _, n in self._mentions(item)].index(name) + 1
+        hint = name_hint(name, self.roster.came[sort])
         return wrong(
-            step, f"'{name}' is no entity of sort '{sort}': {reason}", (*item.path, where), known
+            step, f"'{name}' is no entity of sort '{sort}': {reason}", (*item.path, where), hint
         )
 
-    def _contradiction(self, step: TraceStep, item: Checked, old: Any) -> DataError:
-        shown = ", ".join(item.args)
-        return wrong(
-            step, f"'{item.symbol}' of ({shown}) is {item.value:g} here, but {old:g} before"
-            if not isinstance(item.value, str)
-            else f"'{item.symbol}' of ({shown}) has two values",
-            item.path,
-        )  # fmt: skip
+
+def contradiction(step: TraceStep, item: Checked, old: Any, hint: str | None = None) -> DataError:
+    """An error: a fact, or a function, has two values."""
+    words = f"'{item.symbol}' of ({', '.join(item.args)}) has two values"
+    if not isinstance(item.value, str):
+        words = words.replace("has two values", f"is {item.value:g} here, but {old:g} before")
+    return wrong(step, words, item.path, hint)

@@ -59,36 +59,44 @@ class Judge:
         self.crisp, self.domain, self.signature = crisp, crisp.domain, signature
         self.flat: list[int] = []
         self.rest: list[int] = []
-        self.places: Array = np.zeros(0, dtype=np.intp)
         self.masks: Array = np.zeros(0, dtype=np.uint8)
-        self.starts: Array = np.zeros(0, dtype=np.intp)
+        self.starts: list[int] = []
         self.kinds: Array = np.zeros(0, dtype=np.uint8)
+        self.settled: dict[int, int] = {}
 
     def renew(self) -> None:
-        """Find out where the states of axioms are, when there are more entities."""
-        self.flat, self.rest = [], []
-        places, masks, lengths, kinds = [self.places[:0]], [self.masks[:0]], [0], []
+        """Find out where the states of axioms are, when other places are live."""
+        live = self.crisp.live
+        known: Array = self.crisp.table.flags[self.crisp.rows]
+        known[live] = 0  # it comes with each step
+        self.flat, self.rest, self.starts, self.settled = [], [], [], {}
+        self.masks = np.zeros(len(live), dtype=np.uint8)
+        kinds: list[int] = []
         for number, axiom in enumerate(self.crisp.axioms):
-            universal = _one_kind(axiom) if len(self.crisp.rows) else None
+            if axiom.decided:
+                continue
+            universal = _one_kind(axiom)
             if universal is None:
                 self.rest.append(number)
                 continue
             part = axiom.parts[frozenset(), 0]
             mask = np.where(self.domain.present(part.axes), _EVERY, int(_STRANGER)).reshape(-1)
-            # One more place, of which nothing counts, so that no axiom is without places.
-            places.append(np.append(np.arange(part.start, part.stop), 0))
-            masks.append(np.append(mask, 0).astype(np.uint8))
+            certain = int(np.bitwise_or.reduce(known[part.start : part.stop] & mask))
+            first, stop = np.searchsorted(live, [part.start, part.stop]).tolist()
+            if first == stop:
+                self.settled[number] = int(_FLAT_CODES[certain | 64 * universal])
+                continue
+            self.masks[first:stop] = mask[live[first:stop] - part.start]
             self.flat.append(number)
-            kinds.append(64 * universal)
-            lengths.append(len(mask) + 1)
-        self.places, self.masks = np.concatenate(places), np.concatenate(masks)
-        self.starts, self.kinds = np.cumsum(lengths[:-1]), np.array(kinds, dtype=np.uint8)
+            self.starts.append(first)
+            kinds.append(certain | 64 * universal)
+        self.kinds = np.array(kinds, dtype=np.uint8)
 
     def flags(self, rows: Array, left: Sequence[int] | None = None) -> Array:
-        """What is known of states, as bits with axes (step, place).
+        """What is known of states, as bits with axes (step, live place).
 
         Args:
-            rows: the states after each step.
+            rows: the states of live places after each step.
             left: how many steps come after each, if that is known.
         """
         table = self.crisp.table
@@ -105,19 +113,26 @@ class Judge:
     def codes(self, flags: Array) -> Array:
         """What is known of each axiom after each step, as numbers with axes (step, axiom)."""
         codes = np.zeros((len(flags), len(self.crisp.axioms)), dtype=np.int8)
+        codes[:, list(self.settled)] = list(self.settled.values())
         if self.flat:
-            counted = flags.take(self.places, axis=1) & self.masks
-            joined = np.bitwise_or.reduceat(counted, self.starts, axis=1) | self.kinds
+            joined = np.bitwise_or.reduceat(flags & self.masks, self.starts, axis=1) | self.kinds
             codes[:, self.flat] = _FLAT_CODES[joined]
+        every = self._every(flags) if self.rest else flags
         for number in self.rest:
             axiom = self.crisp.axioms[number]
             first, *others = (
-                self._known(axiom, world, flags)[axiom.tree][1] for world in axiom.worlds
+                self._known(axiom, world, every)[axiom.tree][1] for world in axiom.worlds
             )
             for other in others:  # certain is what is so in all worlds
                 first = first | other & _STRANGER
             codes[:, number] = _CODES[first]
         return codes
+
+    def _every(self, flags: Array) -> Array:
+        """The flags of all places, from those of live ones."""
+        every = np.tile(self.crisp.table.flags[self.crisp.rows], (len(flags), 1))
+        every[:, self.crisp.live] = flags
+        return every
 
     def _known(self, axiom: FollowedAxiom, world: Strangers, flags: Array) -> Known:
         """The flags of each part of an axiom, with axes (step, named axes …)."""
@@ -153,10 +168,10 @@ class Judge:
 
         Args:
             axiom: the axiom.
-            flags: of the states at one step.
+            flags: of the states of live places at one step.
             ended: whether the trace ends there.
         """
-        known = self._known(axiom, frozenset(), flags[None])
+        known = self._known(axiom, frozenset(), self._every(flags[None]))
         places: dict[c.Axis, int] = {}
 
         def broken(node: c.Formula) -> tuple[Axes, Array]:

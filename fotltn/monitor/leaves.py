@@ -8,6 +8,7 @@ cell is violated if one of its leaves is.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -15,11 +16,14 @@ from fotltn.errors import LimitError
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedAxiom
 from fotltn.logic.nnf import TRUE, both, nnf
+from fotltn.logic.parts import operands
 from fotltn.logic.span import HERE, TimeSpan, times_of_use
 from fotltn.monitor.compile import Skeleton, letter
 from fotltn.monitor.domain import Axes
 from fotltn.monitor.outer import having, looks_ahead, universal_parts
 from fotltn.tree import children, fold, postorder, rebuilt
+
+_MOST_PAIRS = 10  # of parts that may contradict each other
 
 #: `last` and its negation, as what must come. They are told from what users write.
 _LAST = c.Shift(c.Not(c.Truth(True)), 1, past=False, weak=True)
@@ -56,6 +60,7 @@ class WatchedAxiom:
         first, last: the times at which there are cells; no last one: to the end.
         timed: whether there are cells at more points than the first.
         leaves: what it says of them.
+        pairs: two of these at once, which may contradict each other.
     """
 
     name: str
@@ -65,6 +70,7 @@ class WatchedAxiom:
     last: int | None
     timed: bool
     leaves: tuple[Leaf, ...]
+    pairs: tuple[Leaf, ...]
 
 
 def watched(
@@ -108,8 +114,29 @@ def watched(
     if parts is None:
         raise LimitError("a quantifier inside of time has the future beneath it")
     there = _presence(axes, formula, presence, moves)
-    leaves = tuple(_leaf((*axes, *more), asked, there, part) for more, part in parts)
-    return WatchedAxiom(axiom.name, axiom.hard, axes, low, last, timed, leaves)
+    scoped = [((*axes, *more), part) for more, part in parts]
+    leaves = tuple(_leaf(mine, asked, there, part) for mine, part in scoped)
+    pairs = tuple(
+        _leaf(mine, asked, there, _at_once(first, second))
+        for (mine, first), (others, second) in itertools.islice(
+            itertools.combinations(scoped, 2), _MOST_PAIRS
+        )
+        if mine == others and having(first, looks_ahead) and having(second, looks_ahead)
+    )
+    return WatchedAxiom(axiom.name, axiom.hard, axes, low, last, timed, leaves, pairs)
+
+
+def _at_once(first: c.Formula, second: c.Formula) -> c.Formula:
+    """What two parts say of cells that both ask something of, as of `a ∧ c` in `a → b`, `c → d`."""
+    (here, later), (here_too, later_too) = _disjuncts(first), _disjuncts(second)
+    must = c.And(functools.reduce(c.Or, later), functools.reduce(c.Or, later_too))
+    return functools.reduce(c.Or, [*here, *here_too, must])
+
+
+def _disjuncts(part: c.Formula) -> tuple[list[c.Formula], list[c.Formula]]:
+    """What a part is a disjunction of: those without future, and the others."""
+    ahead, parts = having(part, looks_ahead), operands(part, c.Or)
+    return [p for p in parts if p not in ahead], [p for p in parts if p in ahead]
 
 
 def _at_first(guard: c.Formula, moves: Callable[[c.Core], bool]) -> c.Formula:
@@ -126,16 +153,8 @@ def _leaf(axes: Axes, asked: list[c.Formula], there: list[c.Formula], part: c.Fo
     when = list(asked)
     if having(part, lambda n: _is_past(n) and n in ahead):
         raise LimitError("an operator of the past has the future beneath it")
-    must: list[c.Formula] = []
-    waiting = [part]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, c.Or):
-            waiting += [node.right, node.left]
-        elif node in ahead:
-            must.append(node)
-        elif node != c.Truth(False):
-            when.append(nnf(c.Not(node)))
+    here, must = _disjuncts(part)
+    when += [nnf(c.Not(node)) for node in here if node != c.Truth(False)]
     source = functools.reduce(c.Or, must) if must else c.Truth(False)
     final: list[c.Formula] = []
     for mark in there:
@@ -169,6 +188,8 @@ def _lettered(formula: c.Formula, final: list[c.Formula]) -> tuple[Skeleton, fro
             return rebuilt(node, below)
         if isinstance(node, c.Truth) or not isinstance(node, c.Formula):
             return node
+        if isinstance(node, c.Not):  # what it negates is one letter, wherever it stands
+            return c.Not(letters.setdefault(node.arg, letter(len(letters))))
         return letters.setdefault(node, letter(len(letters)))
 
     largest = {child for node in ahead for child in children(node) if child not in ahead} | (

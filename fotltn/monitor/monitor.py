@@ -13,22 +13,24 @@ from fotltn.logic import core as c
 from fotltn.logic.check import CheckedAxiom, CheckedTheory
 from fotltn.logic.check import check as check_theory
 from fotltn.logic.nnf import nnf
-from fotltn.monitor.cells import NEVER, Columns
+from fotltn.monitor.cells import Columns
 from fotltn.monitor.checks import Checked
 from fotltn.monitor.crisp import Crisp
 from fotltn.monitor.domain import MOST_MARKS, Array, Domain
 from fotltn.monitor.graded import Graded
 from fotltn.monitor.history import History
-from fotltn.monitor.intake import Arrival, Intake, fixed_sorts
+from fotltn.monitor.intake import fixed_sorts
 from fotltn.monitor.judge import FALSE_NOW, LOST, SURE, TRUE_NOW, Judge
 from fotltn.monitor.limits import Limits
+from fotltn.monitor.loop import MOST_STEPS, StepLoop, learn_texts
+from fotltn.monitor.numbering import Arrival, Numbering
 from fotltn.monitor.outer import outer
 from fotltn.monitor.reader import Stretch
 from fotltn.monitor.series import GrowingError
-from fotltn.monitor.steps import SEES, Fact, Header, StepInput, TraceStep, header_of, step_of, wrong
+from fotltn.monitor.steps import Fact, Header, StepInput, TraceStep, header_of
 from fotltn.monitor.unseen import count_variables, tells_apart
 from fotltn.monitor.verdicts import State, States, ValueBounds, Verdict
-from fotltn.semantics.config import STABLE_PRODUCT, Semantics, named
+from fotltn.semantics.config import STABLE_PRODUCT, Semantics, check_share, named
 from fotltn.syntax.theory import Theory
 from fotltn.tree import postorder
 
@@ -36,10 +38,9 @@ from fotltn.tree import postorder
 Keep = Literal["all", "constant", "none"]
 
 _CELLS = 1 << 23  # of the tables of steps that are taken at once
-_MOST_STEPS = 1024
 
 
-class Monitor:
+class Monitor(StepLoop[States]):
     r"""Follows the axioms of a theory on one trace.
 
     >>> import fotltn as fot
@@ -78,15 +79,12 @@ class Monitor:
         Raises:
             DataError: the header does not fit the theory.
         """
+        super().__init__(header, horizon)
         checked = check_theory(theory) if isinstance(theory, Theory) else theory
-        if horizon is not None and horizon < 1:
-            raise DataError(f"a trace has at least one step, so the horizon is not {horizon}")
-        if not 0 < threshold <= 1:
-            raise DataError(f"a threshold lies above 0 and at most at 1, not at {threshold}")
+        check_share(threshold)
         self.theory, self.signature = checked, checked.signature
         self.semantics = named(semantics) if isinstance(semantics, str) else semantics
-        self.horizon, self.threshold = horizon, threshold
-        self._lines = int(isinstance(header, str))
+        self.threshold = threshold
         header = Header(entities=entities or {}) if header is None else header_of(header)
         formulas = [a.formula for a in checked.axioms]
         used = {n.predicate for n in _nodes(formulas, c.Atom)}
@@ -95,7 +93,7 @@ class Monitor:
         graded = values != "none" and not self.semantics.boolean
         guards = [q.guard for q in _nodes(formulas, c.Quantifier) if q.guard is not None]
         hard = {n.predicate for n in _nodes(guards, c.Atom)} if graded else set[str]()
-        self.intake = Intake(self.signature, self.domain, self.columns, used, hard)
+        self.intake = Numbering(self.signature, self.domain, self.columns, used, hard)
         self.history = History(self.signature, self.columns, self.intake)
         table = None if like is None else like.crisp.table
         self.crisp: Crisp = Crisp(self.signature, self.columns, table)
@@ -104,11 +102,10 @@ class Monitor:
         self.limits = Limits(self.graded)
         self.growing: dict[str, str] = {}
         self.valueless: dict[str, str] = {}
-        self.count = 0
-        self.ended = False
         self._rows: Array = np.zeros(0, dtype=np.intp)
         self._arrived = True
-        self._waiting: list[tuple[dict[int, float], dict[str, Array]]] = []
+        self._cells: list[dict[int, float]] = []
+        self._results: list[dict[str, Array]] = []
         self.intake.header(header)
         for axiom in checked.axioms:
             self._follow(axiom)
@@ -167,33 +164,8 @@ class Monitor:
         Raises:
             DataError: a fact does not fit the theory. The monitor is as before.
         """
-        self._lines += 1
-        (states,) = self.steps([step_of(facts, values, line=self._lines)])
+        (states,) = self._one(facts, values)
         return states
-
-    def steps(self, steps: Iterable[StepInput]) -> Iterator[States]:
-        """Go on by many steps, several at a time, which is faster.
-
-        Args:
-            steps: each as `step` takes it; or a file that is open, with a step on each line.
-
-        Raises:
-            DataError: a step does not fit the theory; those before it are done.
-        """
-        name = str(getattr(steps, "name", "steps"))
-        for raw in steps:
-            if not isinstance(raw, TraceStep):
-                self._lines += 1
-                if isinstance(raw, str) and not raw.strip():
-                    continue
-            try:
-                yield from self._take(step_of(raw, name=name, line=self._lines))
-            except DataError:
-                yield from self._flush()
-                raise
-            if len(self._waiting) >= self._room():
-                yield from self._flush()
-        yield from self._flush()
 
     def finish(self) -> States:
         """The verdicts on the whole trace. No steps come after that.
@@ -206,7 +178,7 @@ class Monitor:
         if self.count == 0:
             raise DataError("a trace has at least one step, but there was none")
         self.ended = True
-        return States(self.count - 1, self._final(self.crisp.rows))
+        return States(self.count - 1, self._final(self.crisp.rows[self.crisp.live]))
 
     def values(self) -> dict[str, ValueBounds]:
         """The value of each axiom if the trace ended now, and between which values it may end.
@@ -230,18 +202,16 @@ class Monitor:
             if a.name in now or a.name in self.valueless
         }
 
-    def _take(self, step: TraceStep) -> Iterator[States]:
-        """Check a step and let it wait; what is before somebody new is done first."""
-        if self.ended:
-            raise DataError("the trace has ended, so there are no more steps")
-        if isinstance(step, Header):
-            raise wrong(step, "'entities' belongs to the first line", ("entities",))
-        if step.features is not None:
-            raise wrong(step, "there is no model that sees features", ("features",), SEES)
-        if self.horizon is not None and self.count + len(self._waiting) >= self.horizon:
-            raise wrong(step, f"the trace was to have {self.horizon} steps, but there are more")
+    def _again(self, text: str) -> bool:
+        cells = self.intake.again(text)
+        if cells is None:
+            return False
+        self._cells.append(cells)
+        return True
+
+    def _enter(self, step: TraceStep) -> Iterator[States]:
+        """What is before somebody new is done first."""
         cells = self.intake.cells(step)
-        results: dict[str, Array] = {}
         if cells is None:
             checked = self.intake.check(step)
             if not self.intake.begun:
@@ -250,8 +220,11 @@ class Monitor:
                 yield from self._flush()
                 for arrival in arrivals:
                     self._arrive(arrival)
-            cells, results = self.intake.place(checked), self.intake.results(checked)
-        self._waiting.append((cells, results))
+            cells = self.intake.place(checked)
+            if self.intake.changing:
+                self._results.append(self.intake.results(checked))
+        learn_texts(step, self.intake.known)
+        self._cells.append(cells)
 
     def _arrive(self, arrival: Arrival) -> None:
         rows = self.crisp.grown(arrival.kind)
@@ -269,33 +242,34 @@ class Monitor:
 
     def _room(self) -> int:
         """How many steps are taken at once."""
-        width = self.columns.width + 16 * len(self.crisp.rows)
-        return max(1, min(_MOST_STEPS, _CELLS // width))
+        width = self.columns.width + 16 * len(self.crisp.live)
+        return max(1, min(MOST_STEPS, _CELLS // width))
 
     def _flush(self) -> Iterator[States]:
         """Do the steps that wait."""
         if not self._waiting:
             return
-        waiting, self._waiting = self._waiting, []
-        degrees = np.zeros((len(waiting), self.columns.width))
-        for row, (cells, _) in enumerate(waiting):
-            if cells:
-                degrees[row, list(cells)] = list(cells.values())
-        degrees[:, NEVER] = 0
+        count, self._waiting = self._waiting, 0
+        waiting, self._cells = self._cells, []
+        tables, self._results = self._results, []
+        degrees = self.columns.laid_out(waiting)
         truth = degrees >= self.threshold
-        results = {n: np.concatenate([r[n] for _, r in waiting]) for n in self.intake.changing}
+        results = {n: np.concatenate([r[n] for r in tables]) for n in self.intake.changing}
         fixed = self._fixed()
         stretch = Stretch(
             self.count,
-            len(waiting),
+            count,
             {**fixed.predicates, **self.columns.tables(truth)},
             {**fixed.functions, **results},
         )
+        if self.crisp.settle():
+            self.judge.renew()
+            self._arrived = True
         rows = self.crisp.run(stretch, truth)
         if self.graded.roots:
-            self.graded.run(len(waiting), self.columns.tables(degrees), results)
-        self.history.run(degrees, results)
-        first, self.count = self.count, self.count + len(waiting)
+            self.graded.run(count, self.columns.tables(degrees), results)
+        self.history.run(count, degrees, results)
+        first, self.count = self.count, self.count + count
         yield from self._judged(first, rows)
 
     # --- verdicts -----------------------------------------------------------------------------
@@ -334,6 +308,7 @@ class Monitor:
                 continue
             changed = True
             axiom = self.crisp.axioms[number]
+            axiom.decided = code in (LOST, SURE) and self.horizon is None
             if code == LOST:
                 binding = self.judge.blame(axiom, flags, ended=False)
                 states[at] = State(axiom.name, Verdict.VIOLATED, False, binding, step)
@@ -345,7 +320,7 @@ class Monitor:
         return changed
 
     def _final(self, rows: Array) -> tuple[State, ...]:
-        """The states if the trace ends here."""
+        """The states if the trace ends with these states of live places."""
         axioms = {a.name: a for a in self.crisp.axioms}
         flags = self.judge.flags(rows[None])
         codes = dict(zip(axioms, self.judge.codes(flags)[0].tolist(), strict=True))

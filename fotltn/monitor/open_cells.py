@@ -1,31 +1,35 @@
 """The cells of a leaf that are open: asked something that has not come yet.
 
-What a cell waits for is a function of promises, as in `automaton`. It changes when something is
-stated of its entities, or when time runs out. So a binding is looked at when one of its letters is
-true, or when it is due. Between these, the cells of a binding sleep.
+What a cell waits for is a row of a table of transitions, as in `table`. It changes when something
+is stated of its entities, or when time runs out. So a binding is looked at when one of its letters
+is true, or when it is due. Between these, the cells of a binding sleep.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import numpy as np
+
 from fotltn.monitor.ahead import surely
-from fotltn.monitor.automaton import Automaton
-from fotltn.monitor.conditions import Choice, Condition, Conditions, picker
+from fotltn.monitor.automaton import Automaton, AutomatonState
+from fotltn.monitor.choices import Choice, Sleepers
+from fotltn.monitor.conditions import Conditions
 from fotltn.monitor.events import Reason
 from fotltn.monitor.leaves import Leaf, WatchedAxiom, conjunction
-from fotltn.monitor.obligations import TRUE, Function, Promise
+from fotltn.monitor.obligations import Function, Promise
 from fotltn.monitor.roster import Key, Roster
+from fotltn.monitor.table import Places, TransitionTable
 from fotltn.monitor.wording import told_of
 
 #: Points in time, as ranges that do not touch: first, and the one after the last.
 Ranges = list[list[int]]
 
-_MOST_KNOWN = 100_000  # transitions that are remembered
+_FEW_LETTERS = 3  # of which all combinations are tried
+_MOST_KNOWN = 100_000  # fates that are remembered
 
 
 @dataclass(slots=True)
@@ -40,7 +44,7 @@ class OpenCells:
 
     asof: int
     quiet: int
-    waiting: dict[Function, Ranges] = field(default_factory=dict)
+    waiting: dict[int, Ranges] = field(default_factory=dict)
 
 
 class Outcome(NamedTuple):
@@ -56,47 +60,96 @@ class Outcome(NamedTuple):
 class LeafWatch:
     """A leaf, and all its open cells."""
 
-    def __init__(self, leaf: Leaf, axiom: WatchedAxiom, conditions: Conditions) -> None:
-        """No cell is open."""
-        self.leaf, self.axiom = leaf, axiom
+    def __init__(
+        self,
+        leaf: Leaf,
+        axiom: WatchedAxiom,
+        conditions: Conditions,
+        roster: Roster,
+        table: TransitionTable,
+        horizon: int | None = None,
+    ) -> None:
+        """No cell is open.
+
+        Args:
+            leaf: what is asked of cells.
+            axiom: whose leaf it is.
+            conditions: what formulas are looked up in.
+            roster: the steps.
+            table: where what cells wait for is.
+            horizon: the number of steps of the trace, if it is known.
+        """
+        self.leaf, self.axiom, self.roster = leaf, axiom, roster
+        self.table, self.horizon = table, horizon
         self.when = Choice(conjunction(leaf.when), leaf.axes, conditions)
-        self.open: dict[Key, OpenCells] = {}
         self.every = False  # tell of cells that end well, too
+        self._open: dict[Key, OpenCells] = {}
         self._asking = [told_of(part, leaf.axes) for part in leaf.when]
+        # Of the last step, cells that the next one settles: bindings by what they wait for.
+        self._brief: dict[int, Set[Key]] = {}
+        self._brief_time = -1
+        self.letters: list[Choice] = []
         if leaf.must is None:
             return
         self._asked = told_of(leaf.source, leaf.axes)
         self._answers = [told_of(part, leaf.axes) for part in leaf.must.letters]
         self.letters = [Choice(f, leaf.axes, conditions) for f in leaf.must.letters]
         self.automaton = Automaton(leaf.must)
-        self.restless = any(choice.restless for choice in self.letters)
-        moving = {one for choice in self.letters for one in choice.conditions if not one.fixed}
-        self.sleepers: list[tuple[Condition, Callable[[Key], Key], dict[Key, set[Key]]]] = [
-            (condition, picker(leaf.axes, condition.axes), {}) for condition in moving
-        ]
+        self.number = table.add(self.automaton)
+        self.start = table.start(self.number, 0)
+        table.users.add(self)
+        self.sleepers = Sleepers(self.letters, leaf.axes)
         self.due: list[tuple[int, Key]] = []
-        self._points: dict[int, object] = {}
-        self._next: dict[tuple[Function, int], Function] = {}
-        self._first: dict[int, Function] = {}
-        self._fate: dict[tuple[Function, int], tuple[int, bool] | None] = {}
+        self._forget()
+
+    def _forget(self) -> None:
+        """Forget what was looked up in the table."""
+        self._next: dict[int, int] = {}
+        self._sure: dict[int, bool | None] = {}
+        self._is_brief: dict[int, bool] = {}
+        self._fate: dict[tuple[int, int, int | None], tuple[int, bool | None] | None] = {}
+
+    @property
+    def open(self) -> dict[Key, OpenCells]:
+        """The open cells of each binding."""
+        brief, self._brief = self._brief, {}
+        for row, keys in brief.items():
+            for key in keys:
+                self._wait(key, row, self._brief_time)
+        return self._open
+
+    # --- a user of the table -------------------------------------------------------------------
+
+    @property
+    def rows(self) -> Places:
+        """The rows of the table that cells wait at, and the one before a cell's first step."""
+        here = {row for cells in self.open.values() for row in cells.waiting}
+        return np.array([self.start, *sorted(here)], dtype=np.intp)
+
+    @rows.setter
+    def rows(self, places: Places) -> None:
+        """Rows of the table have moved to other places."""
+        moved = dict(zip(self.rows.tolist(), places.tolist(), strict=True))
+        self.start = moved[self.start]
+        for cells in self._open.values():
+            cells.waiting = {moved[row]: times for row, times in cells.waiting.items()}
+        self._forget()
 
     # --- steps ---------------------------------------------------------------------------------
 
-    def run(self, roster: Roster) -> Iterator[Outcome]:
-        """Go on by a batch of steps: what is settled in it, binding by binding."""
-        asked = self._cells(roster)
+    def run(self) -> Iterable[Outcome]:
+        """Go on by a batch of steps: what is settled in it."""
+        if self.roster.count == 1:
+            return self._single()
+        asked = self._cells()
         if self.leaf.must is None:
-            for key, bits in asked.items():
-                for step in _steps(bits):
-                    time = roster.start + step
-                    yield Outcome(key, [[time, time + 1]], time, False, None)
-            return
-        for key in self._woken(roster) | asked.keys():
-            yield from self._follow(key, asked.get(key, 0), roster)
+            return self._at_once(asked)
+        return self._batch(asked) if asked or self.open else ()
 
-    def _cells(self, roster: Roster) -> dict[Key, int]:
+    def _cells(self) -> Mapping[Key, int]:
         """The cells of a batch that are asked something."""
-        start, stop = roster.start, roster.start + roster.count
+        roster = self.roster
+        start, stop = roster.start, roster.now
         first, last = self.axiom.first, self.axiom.last
         if first >= stop or (last is not None and last < start):
             return {}
@@ -108,111 +161,183 @@ class LeafWatch:
             mask &= (1 << last + 1 - start) - 1
         return {key: bits & mask for key, bits in rows.items() if bits & mask}
 
-    def _woken(self, roster: Roster) -> set[Key]:
-        """The bindings with open cells of which something is stated, or which are due."""
-        if not self.open:
-            return set()
-        if self.restless or any(condition.base for condition, _, _ in self.sleepers):
-            return set(self.open)
-        woken: set[Key] = set()
-        for condition, _, index in self.sleepers:
-            few, many = (
-                (index, condition.rows)
-                if len(index) < len(condition.rows)
-                else (condition.rows, index)
-            )
-            for part in few:
-                if part in many:
-                    woken |= index[part]
-        stop = roster.start + roster.count
-        while self.due and self.due[0][0] < stop:
-            key = heapq.heappop(self.due)[1]
-            if key in self.open:
-                woken.add(key)
-        return woken
+    def _at_once(self, asked: Mapping[Key, int]) -> Iterator[Outcome]:
+        for key, bits in asked.items():
+            for step in _steps(bits):
+                time = self.roster.start + step
+                yield Outcome(key, [[time, time + 1]], time, False, None)
 
-    def _follow(self, key: Key, asked: int, roster: Roster) -> Iterator[Outcome]:
+    def _batch(self, asked: Mapping[Key, int]) -> Iterator[Outcome]:
+        """Binding by binding, each through all steps."""
+        keys = self.sleepers.woken(self.open) if self.open else set()
+        for key in keys.union(self._overdue(self.roster.now - 1), asked):
+            yield from self._follow(key, asked.get(key, 0))
+
+    def _overdue(self, last: int) -> Iterator[Key]:
+        """The bindings that are due by a step."""
+        while self.due and self.due[0][0] <= last:
+            key = heapq.heappop(self.due)[1]
+            if key in self._open:
+                yield key
+
+    def _follow(self, key: Key, asked: int) -> Iterator[Outcome]:
         """Take the cells of a binding through a batch."""
+        roster = self.roster
         start, full = roster.start, roster.full
         letters = [choice.at(key, roster) for choice in self.letters]
-        if asked and roster.count > 1 and not self.every:
+        if asked and not self.every:
             asked &= ~surely(self.automaton, letters, roster.count)
-        cells = self.open.get(key)
+        cells = self._open.get(key)
         if cells is None:
             if not asked:
                 return
-            cells = OpenCells(start - 1, self._quiet(key, roster))
-        told = full if self.restless else asked
+            cells = OpenCells(start - 1, self._quiet(key))
+        told = full if self.sleepers.restless else asked
         for place, bits in enumerate(letters):
             told |= bits ^ full if cells.quiet >> place & 1 else bits
         done = 0
         while steps := (told if cells.waiting else asked) >> done:
             step = done + (steps & -steps).bit_length() - 1
-            done, now = step + 1, start + step
+            done = step + 1
             letter = sum((bits >> step & 1) << place for place, bits in enumerate(letters))
-            yield from self._sleep(key, cells, now - 1)
-            cells.asof = now
-            waiting = [(self._after(f, letter), times) for f, times in cells.waiting.items()]
-            if asked >> step & 1:
-                waiting.append((self._begin(letter), [[now, now + 1]]))
-            cells.waiting = {}
-            for function, times in waiting:
-                if function == TRUE or not function:
-                    good = bool(function)
-                    if not good or (self.every and times[0][0] < now):
-                        yield Outcome(key, times, now, good, letter)
-                else:
-                    merge(cells.waiting, function, times)
+            yield from self._step(key, cells, letter, start + step, asked >> step & 1 == 1)
         yield from self._sleep(key, cells, start + roster.count - 1)
         self._store(key, cells)
+
+    def _step(
+        self, key: Key, cells: OpenCells, letter: int, now: int, asked: bool
+    ) -> Iterator[Outcome]:
+        """Take the cells of a binding through a step with some letters."""
+        if cells.waiting:
+            yield from self._sleep(key, cells, now - 1)
+        cells.asof = now
+        waiting = [(self._after(row, letter), times) for row, times in cells.waiting.items()]
+        if asked:
+            waiting.append((self._after(self.start, letter), [[now, now + 1]]))
+        cells.waiting = {}
+        for row, times in waiting:
+            good = self._certain(row, now)
+            if good is None:
+                merge(cells.waiting, row, times)
+            elif not good or (self.every and times[0][0] < now):
+                yield Outcome(key, times, now, good, letter)
 
     def _sleep(self, key: Key, cells: OpenCells, until: int) -> Iterator[Outcome]:
         """Go on to a step, if nothing is stated on the way."""
         gap = until - cells.asof
         if gap <= 0:
             return
-        waiting: dict[Function, Ranges] = {}
-        for function, times in cells.waiting.items():
-            fate = self.fate(function, cells.quiet)
-            if fate is not None and fate[0] <= gap:
+        waiting: dict[int, Ranges] = {}
+        for row, times in cells.waiting.items():
+            fate = self.fate(row, cells.quiet, cells.asof)
+            if fate is not None and fate[0] <= gap and fate[1] is not None:
                 if not fate[1] or self.every:
                     yield Outcome(key, times, cells.asof + fate[0], fate[1], cells.quiet)
                 continue
             for _ in range(gap):
-                later = self._after(function, cells.quiet)
-                if later == function:
+                later = self._after(row, cells.quiet)
+                if later == row:
                     break
-                function = later
-            merge(waiting, function, times)
+                row = later
+            merge(waiting, row, times)
         cells.waiting, cells.asof = waiting, until
 
     def _store(self, key: Key, cells: OpenCells) -> None:
         """Keep the cells of a binding that are still open."""
-        known = key in self.open
+        known = key in self._open
         if cells.waiting:
-            self.open[key] = cells
-            fates = [self.fate(function, cells.quiet) for function in cells.waiting]
+            self._open[key] = cells
+            fates = [self.fate(row, cells.quiet, cells.asof) for row in cells.waiting]
             steps = [fate[0] for fate in fates if fate is not None]
             if steps:
                 heapq.heappush(self.due, (cells.asof + min(steps), key))
             if not known:
-                for _, pick, index in self.sleepers:
-                    index.setdefault(pick(key), set()).add(key)
+                self.sleepers.add(key)
         elif known:
             self.drop(key)
 
     def drop(self, key: Key) -> None:
         """Let go of the open cells of a binding."""
-        del self.open[key]
-        for _, pick, index in self.sleepers:
-            part = pick(key)
-            index[part].discard(key)
-            if not index[part]:
-                del index[part]
+        del self._open[key]
+        self.sleepers.discard(key)
 
-    def adopt(self, key: Key, cells: OpenCells) -> None:
-        """Go on with open cells that another watch had."""
+    # --- one step ------------------------------------------------------------------------------
+
+    def _single(self) -> Iterable[Outcome]:
+        """The same for one step: bindings with the same letters at once, where that is enough."""
+        now, axiom = self.roster.start, self.axiom
+        asked: Set[Key] = frozenset()
+        if axiom.first <= now and (axiom.last is None or now <= axiom.last):
+            asked = self.when.true(self.roster)
+        if self.leaf.must is None:
+            return [Outcome(key, [[now, now + 1]], now, False, None) for key in asked]
+        if not (asked or self._brief or self._open):
+            return ()
+        outcomes: list[Outcome] = []
+        brief, self._brief, time = self._brief, {}, self._brief_time
+        self._brief_time = now
+        for row, keys in brief.items():
+            for letter, some in self._split(keys):
+                good = self._certain(self._after(row, letter), now)
+                if not good or self.every:
+                    times = [[time, time + 1]]
+                    outcomes += [Outcome(key, times, now, bool(good), letter) for key in some]
+        if self._open:
+            for key in self.sleepers.woken(self._open).union(self._overdue(now)):
+                ((letter, _),) = self._split({key})
+                cells = self._open[key]
+                outcomes += self._step(key, cells, letter, now, False)
+                self._store(key, cells)
+        for letter, some in self._split(asked):
+            row = self._after(self.start, letter)
+            good = self._certain(row, now)
+            if good is None and self._settled_next(row):
+                self._brief[row] = self._brief.get(row, frozenset()) | some
+            elif good is None:
+                for key in some:
+                    self._wait(key, row, now)
+            elif not good:
+                outcomes += [Outcome(key, [[now, now + 1]], now, False, letter) for key in some]
+        return outcomes
+
+    def _split(self, keys: Set[Key]) -> list[tuple[int, Set[Key]]]:
+        """Bindings by the letters that are true of them at a single step."""
+        parts = [(0, keys)] if keys else []
+        for place, choice in enumerate(self.letters):
+            split: list[tuple[int, Set[Key]]] = []
+            for letter, some in parts:
+                true = choice.among(some, self.roster)
+                if true:
+                    split.append((letter | 1 << place, true))
+                if len(true) < len(some):
+                    split.append((letter, some - true if true else some))
+            parts = split
+        return parts
+
+    def _wait(self, key: Key, row: int, now: int) -> None:
+        """A cell of this step waits for something, besides those that do already."""
+        cells = self._open.get(key)
+        if cells is None:
+            cells = OpenCells(now, self._quiet(key))
+        elif cells.asof < now:  # nothing was stated of it since, nor is it due
+            for _ in self._sleep(key, cells, now):
+                pass
+        if row in cells.waiting:  # it was known to wait for that, which is due when it was
+            merge(cells.waiting, row, [[now, now + 1]])
+            return
+        cells.waiting[row] = [[now, now + 1]]
         self._store(key, cells)
+
+    def _settled_next(self, row: int) -> bool:
+        """Whether the next step settles a cell, whatever it brings."""
+        brief = self._is_brief.get(row)
+        if brief is None:
+            count = len(self.letters)
+            brief = count <= _FEW_LETTERS and all(
+                self._flagged(self._after(row, letter)) is not None for letter in range(1 << count)
+            )
+            self._is_brief[row] = brief
+        return brief
 
     # --- the end -------------------------------------------------------------------------------
 
@@ -225,7 +350,8 @@ class LeafWatch:
         """
         for key, cells in self.open.items():
             yield from self._sleep(key, cells, last)
-            for function, times in cells.waiting.items():
+            for row, times in cells.waiting.items():
+                function = self.function(row)
                 if not self._ends(function, final=True):
                     hope = not final and self._ends(function, final=False)
                     yield Outcome(key, times, last, hope, None)
@@ -240,6 +366,10 @@ class LeafWatch:
             return True
 
         return any(all(map(true, term)) for term in function)
+
+    def tells_more(self) -> bool:
+        """Whether what is waited for may be hopeless before a part of it is wrong by itself."""
+        return self.leaf.must is not None and self.table.contradicts(self.number)
 
     # --- in words ------------------------------------------------------------------------------
 
@@ -262,75 +392,83 @@ class LeafWatch:
 
     # --- what is waited for --------------------------------------------------------------------
 
-    def _quiet(self, key: Key, roster: Roster) -> int:
-        rest = [choice.at(key, roster, rest=True) for choice in self.letters]
+    def due_if_quiet(self, row: int, cells: OpenCells) -> tuple[int, bool | None] | None:
+        """When a cell is settled if nothing is stated until then, and how, where that is known."""
+        fate = None if self.sleepers.restless else self.fate(row, cells.quiet, cells.asof)
+        return None if fate is None or fate[1] is None else fate
+
+    def function(self, row: int) -> Function:
+        """What is waited for at a row."""
+        return self.table.states[row][1].rest
+
+    def adopt(
+        self, key: Key, asof: int, quiet: int, waiting: Iterable[tuple[Function, Ranges]]
+    ) -> None:
+        """Go on with open cells that another watch had."""
+        cells = OpenCells(asof, quiet)
+        for function, times in waiting:
+            end = self._ends(function, final=True)
+            state = AutomatonState(0, True, end, function, ())
+            cells.waiting[self.table.row(self.number, state)] = times
+        self._store(key, cells)
+
+    def _quiet(self, key: Key) -> int:
+        rest = [choice.at(key, self.roster, rest=True) for choice in self.letters]
         return sum((bits & 1) << place for place, bits in enumerate(rest))
 
-    def _begin(self, letter: int) -> Function:
-        """What a cell waits for after its own step."""
-        if letter not in self._first:
-            self._first[letter] = self.automaton.point(letter).values[-1].rest
-        return self._first[letter]
-
-    def _after(self, function: Function, letter: int) -> Function:
+    def _after(self, row: int, letter: int) -> int:
         """What is waited for after one more step."""
-        known = self._next.get((function, letter))
-        if known is None:
-            if len(self._next) > _MOST_KNOWN:
-                self._next, self._fate, self._points = {}, {}, {}
-            point = self._points.get(letter)
-            if point is None:
-                point = self._points[letter] = self.automaton.point(letter)
-            known = self._next[function, letter] = point.progress(function).rest  # type: ignore[attr-defined]
-        return known
+        after = self._next.get(row + letter)
+        if after is None:
+            after = self._next[row + letter] = self.table.after(row, letter)
+        return after
 
-    def fate(self, function: Function, quiet: int) -> tuple[int, bool] | None:
-        """After how many quiet steps it is settled, and how; None if it is not."""
-        path: list[Function] = []
-        seen: set[Function] = set()
-        end: tuple[int, bool] | None = None
+    def _flagged(self, row: int) -> bool | None:
+        """Whether what is waited for will come, if that is certain however long the trace."""
+        if row not in self._sure:
+            self._sure[row] = self.table.certain(row)
+        return self._sure[row]
+
+    def _certain(self, row: int, now: int) -> bool | None:
+        """Whether what is waited for after a step will come, if that is certain."""
+        certain = self._flagged(row)
+        if certain is None and self.horizon is not None:
+            return self.table.certain(row, self.horizon - 1 - now)
+        return certain
+
+    def fate(self, row: int, quiet: int, now: int) -> tuple[int, bool | None] | None:
+        """After how many quiet steps it is settled, and how; None if it never is.
+
+        If only a horizon that is far away tells, it may be too long to say. Then nothing is
+        settled so far, and how is None.
+        """
+        path: list[tuple[int, int, int | None]] = []
+        seen: set[int] = set()
+        end: tuple[int, bool | None] | None = None
+        if len(self._fate) > _MOST_KNOWN:
+            self._fate = {}
         while True:
-            if function == TRUE or not function:
-                end = (0, bool(function))
-                break
-            if (function, quiet) in self._fate:
-                end = self._fate[function, quiet]
-                break
-            if function in seen:
-                break
-            seen.add(function)
-            path.append(function)
-            function = self._after(function, quiet)
-        for one in reversed(path):
+            good = self._certain(row, now)
+            left = None if self.horizon is None else self.horizon - 1 - now
+            here = (row, quiet, left)
+            if good is not None:
+                end = (0, good)
+            elif here in self._fate:
+                end = self._fate[here]
+            elif row in seen:
+                end = None if left is None else (0, None)
+            elif left is not None and self._after(row, quiet) == row:
+                end = self._fate[here] = self.table.settles(row, left)
+            else:
+                path.append(here)
+                seen.add(row)
+                row, now = self._after(row, quiet), now + 1
+                continue
+            break
+        for here in reversed(path):
             end = None if end is None else (end[0] + 1, end[1])
-            self._fate[one, quiet] = end
+            self._fate[here] = end
         return end
-
-
-@dataclass(slots=True)
-class AxiomWatch:
-    """An axiom with its leaves, and how often it was violated.
-
-    Args:
-        shape: the axiom by its cells.
-        leaves: what it says of them.
-        told: of bindings with open cells, the times of cells that were told; only where a cell
-            may be violated in several ways.
-        violations: how many there were.
-        recent: the steps of the last ones, with how many there were.
-    """
-
-    shape: WatchedAxiom
-    leaves: list[LeafWatch]
-    told: dict[Key, set[int]] = field(default_factory=dict)
-    violations: int = 0
-    recent: deque[tuple[int, int]] = field(default_factory=deque)
-    last: int | None = None
-
-    @property
-    def many(self) -> bool:
-        """Whether a cell may be violated in several ways."""
-        return len(self.leaves) > 1 or self.leaves[0].leaf.axes != self.shape.axes
 
 
 def _steps(bits: int) -> Iterator[int]:
@@ -341,9 +479,9 @@ def _steps(bits: int) -> Iterator[int]:
         bits ^= low
 
 
-def merge(waiting: dict[Function, Ranges], function: Function, times: Ranges) -> None:
+def merge(waiting: dict[int, Ranges], row: int, times: Ranges) -> None:
     """Add times to those that wait for the same."""
-    known = waiting.setdefault(function, times)
+    known = waiting.setdefault(row, times)
     if known is times:
         return
     if len(times) == 1 and known[-1][0] <= times[0][0]:
@@ -359,4 +497,4 @@ def merge(waiting: dict[Function, Ranges], function: Function, times: Ranges) ->
             joined[-1][1] = max(joined[-1][1], stop)
         else:
             joined.append([first, stop])
-    waiting[function] = joined
+    waiting[row] = joined

@@ -19,30 +19,37 @@ class Roster:
     """Entities with the step since which they are there, and the facts of some steps.
 
     Attributes:
-        start, count: the first step of the batch, and how many there are.
-        full: a bit for each of these steps.
+        start, count: the first step of the batch, and how many there are so far.
+        full: a bit for each of these steps, once all are there.
+        static: the degrees of facts that do not change, by predicate and arguments.
         facts: for each predicate the arguments of which it is true, with the steps as bits; of
-            static ones, beyond the batch as well.
+            static ones, beyond the batch as well. These mappings stay; what they hold changes.
         came: by sort and name, the step at which an entity was first named; 0 if it was before.
         relations: the tuples that paired variables run through.
     """
 
-    def __init__(self, signature: Signature) -> None:
-        """Nobody is there but constants."""
-        self.signature = signature
+    def __init__(self, signature: Signature, threshold: float) -> None:
+        """Nobody is there but constants; facts are true from a degree on."""
+        self.signature, self.threshold = signature, threshold
         self.start = self.count = self.full = 0
         self.facts: dict[str, dict[Key, int]] = {name: {} for name in signature.predicates}
         self.changing = [n for n, p in signature.predicates.items() if not p.static]
+        self.static: dict[str, dict[Key, float]] = {
+            n: {} for n, p in signature.predicates.items() if p.static
+        }
         self.recent: list[tuple[str, Key]] = []  # static facts of those who came in this batch
         self.came: dict[str, dict[str, int]] = {sort: {} for sort in signature.sorts}
         self.relations: dict[str, dict[Key, None]] = {name: {} for name in signature.relations}
-        self.fixed: dict[str, Results] = {}
+        self.fixed: dict[str, Results] = {
+            name: {} for name, function in signature.functions.items() if function.static
+        }
         self.results: dict[str, list[Results]] = {
             name: [] for name, function in signature.functions.items() if not function.static
         }
         self.default: float | None = None
         self._index: dict[tuple[Any, ...], dict[Key, list[Key]]] = {}  # tuples by some columns
         self.newest = 0  # the last step at which somebody came
+        self.changes = 0  # of what is static
 
     def places(self, axis: c.Axis) -> Collection[Any]:
         """What an axis runs over."""
@@ -66,9 +73,14 @@ class Roster:
 
     def there(self, axes: tuple[c.Axis, ...], key: Key) -> int:
         """The steps at which all entities of a binding are there."""
-        if self.newest <= self.start:
+        if self.settled:
             return self.full
         return self.full & -1 << max(self.since(axes, key) - self.start, 0)
+
+    @property
+    def settled(self) -> bool:
+        """Whether all who may be in a binding are there at all steps."""
+        return self.newest <= self.start
 
     def since(self, axes: tuple[c.Axis, ...], key: Key) -> int:
         """The step since which all entities of a binding are there."""
@@ -81,23 +93,36 @@ class Roster:
             return self.results[function][step].get(args, self.default)
         return self.fixed[function].get(args, self.default)
 
-    def begin(self, start: int, count: int) -> None:
+    @property
+    def now(self) -> int:
+        """The step that is entered."""
+        return self.start + self.count
+
+    def begin(self, start: int) -> None:
         """Go on to a batch of steps, of which nothing is stated yet but what is static."""
         for name in self.changing:
-            self.facts[name] = {}
+            self.facts[name].clear()
         for name, args in self.recent:
             self.facts[name][args] = -1
         self.recent.clear()
-        self.start, self.count, self.full = start, count, (1 << count) - 1
-        for name in self.results:
-            self.results[name] = [{} for _ in range(count)]
+        self.start, self.count, self.full = start, 0, 0
+        for results in self.results.values():
+            results.clear()
+
+    def seal(self) -> None:
+        """All steps of the batch are there."""
+        self.full = (1 << self.count) - 1
 
     def add(self, sort: str, name: str, step: int) -> None:
         """Somebody is there from a step on."""
         self.came[sort][name] = self.newest = step
 
-    def fix(self, name: str, args: Key) -> None:
-        """A static fact holds, from when its entities are there."""
+    def fix(self, name: str, args: Key, degree: float) -> None:
+        """A static fact has a degree, from when its entities are there."""
+        self.static[name][args] = degree
+        self.changes += 1
+        if degree < self.threshold:
+            return
         sorts = self.signature.predicates[name].sorts
         step = max((self.came[s][n] for s, n in zip(sorts, args, strict=True)), default=0)
         self.facts[name][args] = -1
@@ -117,13 +142,14 @@ class Roster:
 
     def forget(self, gone: Mapping[str, Collection[str]]) -> None:
         """Strike entities off."""
+        self.changes += 1
         for sort, names in gone.items():
             for name in names:
                 del self.came[sort][name]
-        for name, decl in self.signature.predicates.items():
-            if decl.static and gone.keys() & set(decl.sorts):
-                self.facts[name] = {
-                    args: bits
-                    for args, bits in self.facts[name].items()
-                    if not any(n in gone.get(s, ()) for s, n in zip(decl.sorts, args, strict=True))
-                }
+        for name, degrees in self.static.items():
+            sorts = self.signature.predicates[name].sorts
+            if gone.keys() & set(sorts):
+                for args in list(degrees):
+                    if any(n in gone.get(s, ()) for s, n in zip(sorts, args, strict=True)):
+                        del degrees[args]
+                        self.facts[name].pop(args, None)

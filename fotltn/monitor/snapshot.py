@@ -6,14 +6,15 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
+from fotltn.monitor.axiom_watch import AxiomWatch
 from fotltn.monitor.conditions import Conditions, PastCondition
 from fotltn.monitor.entries import Entries
 from fotltn.monitor.obligations import Function, Promise
-from fotltn.monitor.open_cells import AxiomWatch, OpenCells
+from fotltn.monitor.open_cells import LeafWatch, OpenCells
 from fotltn.monitor.roster import Roster
 
 #: The version of what is written; it grows when formulas are taken apart otherwise, too.
-VERSION = 1
+VERSION = 2
 
 
 def packed(
@@ -39,8 +40,10 @@ def packed(
                 "violations": axiom.violations,
                 "last": axiom.last,
                 "recent": [*axiom.recent],
-                "told": [[key, sorted(times)] for key, times in axiom.told.items()],
-                "open": [[_cells(k, c) for k, c in leaf.open.items()] for leaf in axiom.leaves],
+                "told": [*axiom.told],
+                "open": [
+                    [_cells(leaf, *cells) for cells in leaf.open.items()] for leaf in axiom.all
+                ],
             }
             for name, axiom in axioms.items()
         },
@@ -58,7 +61,9 @@ def unpack(
     entries.begun, entries.closed, entries.heard = data["begun"], set(data["closed"]), data["heard"]
     roster.default, roster.came = data["default"], data["came"]
     for name, facts in data["static"].items():
-        roster.facts[name] = {tuple(args): -1 for args in facts}
+        for args in facts:
+            roster.facts[name][tuple(args)] = -1
+            roster.static[name][tuple(args)] = 1.0
     for name, tuples in data["relations"].items():
         roster.relations[name] = {tuple(one): None for one in tuples}
     for name, table in data["fixed"].items():
@@ -71,17 +76,17 @@ def unpack(
         axiom = axioms[name]
         axiom.violations, axiom.last = saved["violations"], saved["last"]
         axiom.recent = deque((step, count) for step, count in saved["recent"])
-        axiom.told = {_key(key): set(times) for key, times in saved["told"]}
-        for leaf, cells in zip(axiom.leaves, saved["open"], strict=True):
+        axiom.told = {(_key(key), time) for key, time in saved["told"]}
+        for leaf, cells in zip(axiom.all, saved["open"], strict=True):
             for key, asof, quiet, waiting in cells:
-                known = {_function(terms): times for terms, times in waiting}
-                leaf.adopt(_key(key), OpenCells(asof, quiet, known))
+                known = ((_function(terms), times) for terms, times in waiting)
+                leaf.adopt(_key(key), asof, quiet, known)
 
 
-def _cells(key: Any, cells: OpenCells) -> list[Any]:
+def _cells(leaf: LeafWatch, key: Any, cells: OpenCells) -> list[Any]:
     waiting = [
-        [sorted(sorted(map(list, term)) for term in function), times]
-        for function, times in cells.waiting.items()
+        [sorted(sorted(map(list, term)) for term in leaf.function(row)), times]
+        for row, times in cells.waiting.items()
     ]
     return [key, cells.asof, cells.quiet, waiting]
 

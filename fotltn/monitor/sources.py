@@ -11,7 +11,7 @@ from typing import IO, Any, NamedTuple
 from fotltn.errors import DataError
 from fotltn.monitor.steps import InputLine
 
-_CHUNK = 1 << 16
+_CHUNK = 1 << 20
 _MOST_BYTES = 1 << 26  # of a line
 _ENTRIES = 1024  # of a stream that are read at once
 _PAUSE = 0.1  # seconds between two looks at a file that grows

@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from fotltn.errors import (
     DataError,
@@ -22,8 +22,7 @@ Fact = Sequence[Any]
 Path = tuple[str | int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class InputLine:
+class InputLine(NamedTuple):
     """A line of input, that errors can point into."""
 
     name: str
@@ -77,7 +76,7 @@ class Header(TraceStep):
 SEES = "fotltn watch --model MODEL, or fotltn.ModelWatch, has one"
 
 #: A step as one may write it.
-StepInput = TraceStep | Mapping[str, Any] | str | Iterable[Fact]
+StepInput = TraceStep | InputLine | Mapping[str, Any] | str | Iterable[Fact]
 
 
 def wrong(step: TraceStep, message: str, path: Path = (), hint: str | None = None) -> DataError:
@@ -108,6 +107,8 @@ def step_of(
     """
     if isinstance(raw, TraceStep):
         return raw
+    if isinstance(raw, InputLine):
+        return read_line(raw)
     if isinstance(raw, str):
         return read_line(InputLine(name, line, raw.rstrip("\r\n")))
     if isinstance(raw, Mapping):

@@ -8,7 +8,6 @@ needed, and forgotten if they are too many and none of those that count.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from enum import IntFlag
 from typing import Any, Protocol
 from weakref import WeakSet
 
@@ -34,7 +33,7 @@ MOST_LEFT = 4096
 _STRETCH = 32
 
 
-class Flag(IntFlag):
+class Flag:
     """What is known of a row: false whatever comes, true if the trace ends, true whatever comes.
 
     Each has a bit of its own for its negation, so that bits can be joined by or.
@@ -96,7 +95,7 @@ class TransitionTable:
 
     def run(self, start: Places, letters: Places) -> Places:
         """The rows after each of several steps, from rows and letters with axes (step, place)."""
-        rows: Places = np.empty_like(letters)
+        rows: Places = np.empty(letters.shape, dtype=np.intp)
         here, done, count = start, 0, len(letters)
         while done < count:
             stop = min(count, done + _STRETCH)
@@ -118,7 +117,7 @@ class TransitionTable:
 
     def _transition(self, row: int, letter: int) -> int:
         number, state = self.states[row]
-        after = self._row(number, self.automata[number].next(state, letter))
+        after = self.row(number, self.automata[number].next(state, letter))
         self.entries[row + letter] = after
         self._decide(after, int(self.flags[row]) & (Flag.SURE | Flag.LOST))
         return after
@@ -126,7 +125,11 @@ class TransitionTable:
     def _width(self, number: int) -> int:
         return 1 << len(self.automata[number].skeleton.letters)
 
-    def _row(self, number: int, state: AutomatonState) -> int:
+    def after(self, row: int, letter: int) -> int:
+        """The row after a step from another one."""
+        return int(self.entries[row + letter]) or self._transition(row, letter)
+
+    def row(self, number: int, state: AutomatonState) -> int:
         """The row of a state; a new one is decided only if nothing is left of its formula."""
         key = (number, state)
         if key in self.rows:
@@ -156,7 +159,7 @@ class TransitionTable:
     def _explore(self, number: int, first: AutomatonState) -> None:
         """Try all letters from a state on, as far as that goes, and say what is decided."""
         width = self._width(number)
-        order = [self._row(number, first)]
+        order = [self.row(number, first)]
         before: dict[int, set[int]] = {order[0]: set()}
         tried = 0
         open_ends: set[int] = set()
@@ -180,6 +183,14 @@ class TransitionTable:
         bad = _back(before, open_ends | {r for r in started if self.flags[r] & Flag.NOT_END})
         for row in started:
             self._decide(row, (row not in bad) * Flag.SURE | (row not in good) * Flag.LOST)
+
+    def contradicts(self, number: int) -> bool:
+        """Whether a row of an automaton is lost that still waits for something."""
+        return any(
+            self.flags[row] & Flag.LOST and self.states[row][1].rest
+            for row in self.explored
+            if self.states[row][0] == number
+        )
 
     # --- with so many steps left --------------------------------------------------------------
 
@@ -212,8 +223,38 @@ class TransitionTable:
             self._aheads[number] = Ahead(numbers, self.flags[rows] & Flag.END != 0), places
         return self._aheads[number]
 
+    def certain(self, row: int, left: int | None = None) -> bool | None:
+        """Whether a row will end true, if that is certain; with so many steps left, if known."""
+        flags = int(self.flags[row])
+        if not flags & (Flag.SURE | Flag.LOST) and left is not None:
+            flags = self._certain(row, left)
+        return True if flags & Flag.SURE else False if flags & Flag.LOST else None
+
+    def settles(self, row: int, left: int) -> tuple[int, bool | None]:
+        """After how many steps it is certain how a row ends that is not left, and how."""
+        number, _ = self.states[row]
+        if number in self._partial:  # it would take long to say
+            return (left, self.certain(row, 0))
+        ahead, _ = self._ahead(number)
+        tried: set[int | None] = set()
+        later = left - 1
+        while later > 0:
+            level = ahead.level(later)
+            if level is None:
+                later = MOST_LEFT
+            elif level in tried:
+                later = ahead.first - 1
+            elif (good := self.certain(row, later)) is not None:
+                return left - later, good
+            else:
+                tried.add(level)
+                later -= 1
+        return left, self.certain(row, 0)
+
     def _certain(self, row: int, left: int) -> int:
         """Whether a row is sure or lost if so many steps are left."""
+        if left == 0:
+            return Flag.SURE if self.flags[row] & Flag.END else Flag.LOST
         number, state = self.states[row]
         ahead, places = self._ahead(number)
         certain = ahead.certain(places[row], left) if row in places else 0
@@ -253,7 +294,7 @@ class TransitionTable:
         self._aheads, self._hoped = {}, {}
         moved = {}
         for row, (number, state) in states.items():
-            moved[row] = self._row(number, state)
+            moved[row] = self.row(number, state)
             self.flags[moved[row]] = flags[row]
         for row, after in tried.items():
             place = moved[row]
@@ -299,6 +340,7 @@ class Ahead:
         self._levels = [(np.append(end, True), np.append(~end, True))]
         self._seen = {self._key(self._levels[0]): 0}
         self._repeats: tuple[int, int] | None = None  # from which level on, and how many there are
+        self.first = 0  # the first level that repeats, once that is known
         self._unknown = count
 
     def level(self, left: int) -> int | None:
@@ -308,8 +350,8 @@ class Ahead:
             good[self._unknown] = bad[self._unknown] = True
             key = self._key((good, bad))
             if key in self._seen:
-                first = self._seen[key]
-                self._repeats = first, len(self._levels) - first
+                self.first = self._seen[key]
+                self._repeats = self.first, len(self._levels) - self.first
                 break
             self._seen[key] = len(self._levels)
             self._levels.append((good, bad))

@@ -10,15 +10,18 @@ from fotltn.errors import DataError, LimitError
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedTheory
 from fotltn.logic.check import check as check_theory
-from fotltn.monitor.compile import is_static
+from fotltn.monitor.axiom_watch import TOLD, AxiomWatch
 from fotltn.monitor.conditions import Conditions
 from fotltn.monitor.entries import Entries
 from fotltn.monitor.events import AxiomStanding, CellEvent, OpenCell
 from fotltn.monitor.leaves import watched
-from fotltn.monitor.open_cells import AxiomWatch, LeafWatch, Outcome, Ranges
+from fotltn.monitor.loop import MOST_STEPS, StepLoop
+from fotltn.monitor.open_cells import LeafWatch, Outcome, Ranges
 from fotltn.monitor.roster import Key, Roster
 from fotltn.monitor.snapshot import VERSION, packed, unpack
-from fotltn.monitor.steps import SEES, Fact, Header, StepInput, TraceStep, header_of, step_of, wrong
+from fotltn.monitor.steps import Fact, Header, StepInput, TraceStep, header_of
+from fotltn.monitor.table import TransitionTable
+from fotltn.semantics.config import check_share
 from fotltn.syntax.show import show_theory
 from fotltn.syntax.theory import Theory
 from fotltn.tree import postorder
@@ -26,10 +29,8 @@ from fotltn.tree import postorder
 #: What becomes of cells that more steps could still make true.
 End = Literal["undecided", "final"]
 
-_MOST_STEPS = 1024  # that are taken at once
 
-
-class Watch:
+class Watch(StepLoop[CellEvent]):
     r"""Follows a trace and tells every violation of a theory's axioms.
 
     >>> import fotltn as fot
@@ -50,6 +51,7 @@ class Watch:
         resolved: bool = False,
         window: int = 1000,
         forget: int | None = None,
+        horizon: int | None = None,
     ) -> None:
         """Begin before the first step.
 
@@ -65,42 +67,50 @@ class Watch:
             window: the number of steps of counts and rates.
             forget: every so many steps, entities of which nothing was true since the last look are
                 forgotten, with what is open of them. Without it, nobody is.
+            horizon: the number of steps of the trace, if it is known. Then a violation is told as
+                soon as no trace of that length can be without it.
 
         Raises:
             DataError: the header does not fit the theory, or a predicate of presence is none.
         """
+        super().__init__(header, horizon)
         checked = check_theory(theory) if isinstance(theory, Theory) else theory
-        if not 0 < threshold <= 1:
-            raise DataError(f"a threshold lies above 0 and at most at 1, not at {threshold}")
+        check_share(threshold)
         if window < 1:
             raise DataError(f"a window has at least one step, not {window}")
         if forget is not None and forget < 1:
             raise DataError(f"entities are forgotten after at least one step, not {forget}")
         self.forget = forget
         options = repr((threshold, tuple(presence), resolved, window, forget))
+        options += f" {horizon}" if horizon is not None else ""
         text = hashlib.sha256(show_theory(checked.source).encode()).hexdigest()[:16]
         self._kind = {"version": VERSION, "theory": text, "set of options": options}
         self.theory, self.signature, self.window = checked, checked.signature, window
-        self.roster = Roster(checked.signature)
-        self.entries = Entries(checked.signature, self.roster, threshold)
-        self.conditions = Conditions(lambda node: is_static(node, checked.signature))
+        self.roster = Roster(checked.signature, threshold)
+        self.entries = Entries(checked.signature, self.roster)
+        self.conditions = Conditions(self.roster)
+        self.table = TransitionTable()
         self.axioms: dict[str, AxiomWatch] = {}
         self.unwatched: dict[str, str] = {}
-        self.count = 0
-        self.ended = False
-        self._waiting = 0
-        self._lines = int(isinstance(header, str))
         there = _presence(presence, checked)
         for axiom in checked.axioms:
             try:
                 shape = watched(axiom, there, self._moves)
-                leaves = [LeafWatch(leaf, shape, self.conditions) for leaf in shape.leaves]
+                leaves, pairs = (
+                    [
+                        LeafWatch(leaf, shape, self.conditions, self.roster, self.table, horizon)
+                        for leaf in some
+                    ]
+                    for some in (shape.leaves, shape.pairs)
+                )
             except LimitError as error:
                 self.unwatched[axiom.name] = error.diagnostics[0].message
                 continue
             for leaf in leaves:
                 leaf.every = resolved
-            self.axioms[axiom.name] = AxiomWatch(shape, leaves)
+            pairs = [pair for pair in pairs if pair.tells_more()]
+            self.axioms[axiom.name] = AxiomWatch(shape, leaves, pairs)
+        self._watched = list(self.axioms.values())
         for constant in checked.signature.constants.values():
             self.roster.came[constant.sort][constant.name] = 0
         for node in postorder(*(a.formula for a in checked.axioms)):
@@ -108,7 +118,6 @@ class Watch:
                 self.roster.came[node.sort][node.name] = 0
         self.entries.constants = {s: set(names) for s, names in self.roster.came.items()}
         begin = Header(entities=entities or {}) if header is None else header_of(header)
-        self.roster.begin(0, 1)
         self.entries.header(begin)
 
     def snapshot(self) -> dict[str, Any]:
@@ -147,51 +156,28 @@ class Watch:
         Raises:
             DataError: a fact does not fit the theory. The watch is as before.
         """
-        self._lines += 1
-        self._take(step_of(facts, values, line=self._lines))
-        return self._flush()
-
-    def steps(self, steps: Iterable[StepInput]) -> Iterator[CellEvent]:
-        """Go on by many steps, several at a time, which is faster.
-
-        Args:
-            steps: each as `step` takes it; or a file that is open, with a step on each line.
-
-        Raises:
-            DataError: a step does not fit the theory; those before it are done.
-        """
-        name = str(getattr(steps, "name", "steps"))
-        for raw in steps:
-            if not isinstance(raw, TraceStep):
-                self._lines += 1
-                if isinstance(raw, str) and not raw.strip():
-                    continue
-            try:
-                self._take(step_of(raw, name=name, line=self._lines))
-            except DataError:
-                yield from self._flush()
-                raise
-            if self._waiting >= self._room():
-                yield from self._flush()
-        yield from self._flush()
+        return self._one(facts, values)
 
     def _room(self) -> int:
         """How many steps are taken at once; entities are forgotten at the same steps always."""
         if self.forget is None:
-            return _MOST_STEPS
-        return min(_MOST_STEPS, self.forget - self.count % self.forget)
+            return MOST_STEPS
+        return min(MOST_STEPS, self.forget - self.count % self.forget)
 
-    def _take(self, step: TraceStep) -> None:
-        if self.ended:
-            raise DataError("the trace has ended, so there are no more steps")
-        if isinstance(step, Header):
-            raise wrong(step, "'entities' belongs to the first line", ("entities",))
-        if step.features is not None:
-            raise wrong(step, "there is no model that sees features", ("features",), SEES)
+    def _again(self, text: str) -> bool:
+        self._begin_batch()
+        return self.entries.again(text)
+
+    def _enter(self, step: TraceStep) -> tuple[CellEvent, ...]:
+        self._begin_batch()
+        entries = self.entries
+        if not entries.repeated(step):
+            entries.enter(step, *entries.check(step))
+        return ()
+
+    def _begin_batch(self) -> None:
         if self._waiting == 0:
-            self.roster.begin(self.count, _MOST_STEPS if self.roster.results else 1)
-        self.entries.step(step, self._waiting)
-        self._waiting += 1
+            self.roster.begin(self.count)
 
     def _flush(self) -> list[CellEvent]:
         """Do the steps that wait."""
@@ -199,10 +185,17 @@ class Watch:
         if count == 0:
             return []
         roster = self.roster
-        roster.count, roster.full = count, (1 << count) - 1
-        self.conditions.read(roster)
+        roster.seal()
+        self.conditions.read()
+        self.table.tidy()
         self.count += count
-        events = [event for axiom in self.axioms.values() for event in self._run(axiom)]
+        events: list[CellEvent] = []
+        for axiom in self._watched:
+            outcomes = [(leaf, outcome) for leaf in axiom.leaves for outcome in leaf.run()]
+            for pair in axiom.pairs:
+                outcomes += [(pair, outcome) for outcome in pair.run() if not outcome.good]
+            if outcomes:
+                events += self._told(axiom, outcomes, "resolved")
         if self.forget is not None:
             self.entries.hear()
             if self.count % self.forget == 0:
@@ -211,8 +204,9 @@ class Watch:
 
     def _sorted(self, events: list[CellEvent]) -> list[CellEvent]:
         """In an order that does not depend on how many steps were taken at once."""
-        places = {name: place for place, name in enumerate(self.axioms)}
-        events.sort(key=lambda e: (e.step, places[e.axiom], e.time, *e.binding.values()))
+        if len(events) > 1:
+            places = {name: place for place, name in enumerate(self.axioms)}
+            events.sort(key=lambda e: (e.step, places[e.axiom], e.time, *e.binding.values()))
         return events
 
     def _forgotten(self, since: int) -> list[CellEvent]:
@@ -229,25 +223,29 @@ class Watch:
                         outcome = Outcome(key, times, self.count - 1, True, None)
                         events += self._events(axiom, leaf, outcome, "dropped")
                     leaf.drop(key)
+            for pair in axiom.pairs:
+                away = _among(pair.leaf.axes, gone)
+                for key in [key for key in pair.open if away(key)]:
+                    pair.drop(key)
             away = _among(axiom.shape.axes, gone)
-            axiom.told = {key: times for key, times in axiom.told.items() if not away(key)}
+            axiom.told = {cell for cell in axiom.told if not away(cell[0])}
         for condition in self.conditions.known.values():
             condition.forget(_among(condition.axes, gone))
         self.roster.forget(gone)
         return events
 
-    def _run(self, axiom: AxiomWatch) -> list[CellEvent]:
-        events: list[CellEvent] = []
-        for leaf in axiom.leaves:
-            for outcome in leaf.run(self.roster):
-                events += self._events(axiom, leaf, outcome)
-        if axiom.many and events:
+    def _told(
+        self, axiom: AxiomWatch, outcomes: Iterable[tuple[LeafWatch, Outcome]], kind: str
+    ) -> list[CellEvent]:
+        """The events of outcomes, which are counted; good ones are of some kind."""
+        events = [e for leaf, outcome in outcomes for e in self._events(axiom, leaf, outcome, kind)]
+        if axiom.many:
             events = self._first(axiom, events)
         self._count(axiom, events)
         return events
 
     def _events(
-        self, axiom: AxiomWatch, leaf: LeafWatch, outcome: Outcome, kind: str = "resolved"
+        self, axiom: AxiomWatch, leaf: LeafWatch, outcome: Outcome, kind: str
     ) -> list[CellEvent]:
         """The events of an outcome; a good one is of some kind, a bad one a violation."""
         key, times, step, good, letter = outcome
@@ -266,18 +264,29 @@ class Watch:
         return events
 
     def _first(self, axiom: AxiomWatch, events: list[CellEvent]) -> list[CellEvent]:
-        """Of several ways in which a cell is violated, the first that is certain."""
+        """Of several ways in which a cell is violated, the first that is certain.
+
+        What else happens to a cell is told once a step, and not from its violation on.
+        """
         first = []
-        for event in sorted(events, key=lambda event: event.step):
-            key = tuple(event.binding.values())
-            if event.kind == "violation":
-                times = axiom.told.setdefault(key, set())
-                if event.time in times:
-                    continue
-                times.add(event.time)
-            elif event.time in axiom.told.get(key, ()):
+        told_now: set[tuple[Key, int, int]] = set()  # with the step
+        for event in sorted(events, key=_rank):
+            cell = (tuple(event.binding.values()), event.time)
+            if cell in axiom.told or (*cell, event.step) in told_now:
                 continue
+            if event.kind == "violation":
+                axiom.told.add(cell)
+            else:
+                told_now.add((*cell, event.step))
             first.append(event)
+        if len(axiom.told) > axiom.room:
+            # What no cell is open of any more is not told again.
+            cells = (cells for leaf in axiom.all for cells in leaf.open.values())
+            since = min(
+                (t[0][0] for one in cells for t in one.waiting.values()), default=self.count
+            )
+            axiom.told = {(key, time) for key, time in axiom.told if time >= since}
+            axiom.room = max(TOLD, 2 * len(axiom.told))
         return first
 
     def _count(self, axiom: AxiomWatch, events: list[CellEvent]) -> None:
@@ -307,16 +316,15 @@ class Watch:
         if self.count == 0:
             raise DataError("a trace has at least one step, but there was none")
         self.ended = True
-        events = []
-        for axiom in self.axioms.values():
-            settled: list[CellEvent] = []
-            for leaf in axiom.leaves:
-                for outcome in leaf.finish(self.count - 1, final=end == "final"):
-                    settled += self._events(axiom, leaf, outcome, "undecided")
-            if axiom.many:
-                settled = self._first(axiom, settled)
-            self._count(axiom, settled)
-            events += settled
+        events: list[CellEvent] = []
+        for axiom in self._watched:
+            last, final = self.count - 1, end == "final"
+            outcomes = [
+                (leaf, outcome)
+                for leaf in axiom.leaves
+                for outcome in leaf.finish(last, final=final)
+            ]
+            events += self._told(axiom, outcomes, "undecided")
         return self._sorted(events)
 
     # --- how it stands -------------------------------------------------------------------------
@@ -329,8 +337,8 @@ class Watch:
                 for key, cells in leaf.open.items():
                     binding = self.roster.binding(axiom.shape.axes, key[:size])
                     needs = leaf.needs(key)
-                    for function, times in cells.waiting.items():
-                        fate = None if leaf.restless else leaf.fate(function, cells.quiet)
+                    for row, times in cells.waiting.items():
+                        fate = leaf.due_if_quiet(row, cells)
                         due = None if fate is None else cells.asof + fate[0]
                         fails = fate is not None and not fate[1]
                         for time in _times(times):
@@ -354,6 +362,11 @@ class Watch:
                 name, axiom.violations, recent, recent / steps, waiting, axiom.last
             )
         return standings
+
+
+def _rank(event: CellEvent) -> tuple[int, bool, int, str]:
+    """Earlier events first, then violations, then those with few reasons."""
+    return event.step, event.kind != "violation", len(event.because), str(event.because)
 
 
 def _times(ranges: Ranges) -> Iterator[int]:

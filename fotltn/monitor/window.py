@@ -11,7 +11,7 @@ from torch import Tensor
 from fotltn.logic import core as c
 from fotltn.logic.signature import Signature
 from fotltn.monitor.domain import Array, Axes, Domain, Stranger, axes_of
-from fotltn.monitor.intake import Intake
+from fotltn.monitor.numbering import Numbering
 from fotltn.monitor.series import FIRST, HIGH, LOW, Stream
 from fotltn.monitor.totals import Total, aggregator
 from fotltn.semantics import reference
@@ -33,7 +33,7 @@ class RecentPoints:
     """
 
     def __init__(
-        self, signature: Signature, domain: Domain, intake: Intake, semantics: Semantics,
+        self, signature: Signature, domain: Domain, intake: Numbering, semantics: Semantics,
         ops: Operators,
     ) -> None:  # fmt: skip
         """No points yet."""
@@ -71,7 +71,7 @@ class RecentPoints:
             self.tables = {n: t[..., drop:].clone() for n, t in self.tables.items()}
             self.functions = {n: t[..., drop:].clone() for n, t in self.functions.items()}
 
-    def model(self, tables: Tensors, lengths: Sequence[int]) -> Tables:
+    def points(self, tables: Tensors, lengths: Sequence[int]) -> Tables:
         """Tables over some points, with what is static; the trace may have several lengths."""
         static = {n: torch.from_numpy(t).unsqueeze(-1) for n, t in self.intake.static.items()}
         fixed = {n: torch.from_numpy(t).unsqueeze(-1) for n, t in self.intake.functions.items()}
@@ -82,10 +82,10 @@ class RecentPoints:
             {**fixed, **self.functions}, self.domain.names, pairs,
         )  # fmt: skip
 
-    def evaluate(self, formula: c.Formula, model: Tables | None = None) -> Value:
-        """A formula at every point that is there, if the trace ends with them; or on a model."""
-        model = self.model(self.tables, [self.length]) if model is None else model
-        return reference.evaluate(formula, model, self.semantics, dtype=torch.float64)
+    def evaluate(self, formula: c.Formula, tables: Tables | None = None) -> Value:
+        """A formula at every point that is there, if the trace ends with them; or on tables."""
+        tables = self.points(self.tables, [self.length]) if tables is None else tables
+        return reference.evaluate(formula, tables, self.semantics, dtype=torch.float64)
 
     # --- streams ------------------------------------------------------------------------------
 
@@ -150,8 +150,8 @@ class RecentPoints:
                 shape = (*table.shape[:-1], max(more))
                 beyond = torch.full(shape, degree, dtype=torch.float64)
                 tables[name + mark] = torch.cat([table[..., :before], beyond], -1)
-        model = self.model(tables, [before + count for count in more])
-        low, high = (self.evaluate(formula, model) for formula in formulas)
+        ahead = self.points(tables, [before + count for count in more])
+        low, high = (self.evaluate(formula, ahead) for formula in formulas)
         return (
             Value(low.axes, low.tensor.amin(0, keepdim=True)),
             Value(high.axes, high.tensor.amax(0, keepdim=True)),

@@ -1,1 +1,1 @@
-"""Networks: symbols whose tables are computed by modules with parameters."""
+"""Networks: modules with parameters that compute the tables of predicates and functions."""

@@ -1,4 +1,4 @@
-"""Predicates that formulas define: checked against their heads, and put in order."""
+"""Predicates defined by formulas: check definitions against their heads, and order them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from graphlib import CycleError, TopologicalSorter
 from fotltn.errors import CheckError, Diagnostic
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedFormula, check_formula
-from fotltn.logic.defined import symbols
+from fotltn.logic.parts import symbols
 from fotltn.logic.signature import Signature
 from fotltn.networks.predicates import Defined
 from fotltn.syntax.parse import parse_formula
 
 
 def definitions(defined: Mapping[str, Defined], signature: Signature) -> dict[str, CheckedFormula]:
-    """Checked definitions, each after those that it uses; free variables are those of the head.
+    """Return checked definitions, each after those it uses, with the head's variables free.
 
     Raises:
         CheckError: a definition does not fit its head, or definitions depend on themselves.
@@ -39,7 +39,7 @@ def _checked(name: str, definition: Defined, signature: Signature) -> CheckedFor
         )
     for variable in variables:
         if variables.count(variable) > 1:
-            raise CheckError(f"the definition of {head} has the variable '{variable}' twice")
+            raise CheckError(f"the definition of {head} repeats the variable '{variable}'")
         if variable in signature.constants:
             raise CheckError(
                 f"in the definition of {head}, '{variable}' is a constant, not a variable"
@@ -51,13 +51,14 @@ def _checked(name: str, definition: Defined, signature: Signature) -> CheckedFor
     free = {axis.name: axis for axis in checked.free}
     for axis in free.values():
         if axis.name not in variables:
-            raise wrong(f"has the free variable '{axis.name}', which is not in it")
+            raise wrong(f"has the free variable '{axis.name}', which is not in its head")
     axes = []
     for variable, sort in zip(variables, decl.sorts, strict=True):
         axis = free.get(variable, c.Axis(variable, sort))
         if axis.sort != sort:
             raise wrong(
-                f"takes '{variable}' to be of sort '{axis.sort}', but '{name}' is of '{sort}'"
+                f"uses '{variable}' with the sort '{axis.sort}', but '{name}' takes the sort "
+                f"'{sort}'"
             )
         axes.append(axis)
     return replace(checked, free=tuple(axes))
@@ -75,7 +76,7 @@ def _ordered(checked: dict[str, CheckedFormula]) -> dict[str, CheckedFormula]:
         raise CheckError(
             Diagnostic(
                 f"definitions depend on themselves: {ring}",
-                hint="each definition may use those that do not use it",
+                hint="a definition may only use definitions that do not use it",
             )
         ) from None
     return {name: checked[name] for name in order}

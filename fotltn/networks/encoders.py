@@ -1,10 +1,11 @@
-"""What networks see of an entity: features that are given, and embeddings that are learned."""
+"""The inputs of networks about an entity: given features and learned embeddings."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Literal, get_args
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor, nn
@@ -14,22 +15,55 @@ from fotltn.errors import DataError, listing
 Time = Literal["free", "static", "smooth"]
 
 
-class Embeddings(nn.Module):
-    """A vector for every entity, with axes (trace, entity, time, width).
+class SeenData(NamedTuple):
+    """The data about the entities of a sort that networks see.
 
     Args:
-        traces: 1 if all traces share the entities and their vectors.
-        entities: how many there are.
+        values: features, shape (trace, entity, time or 1, feature); None if there are none.
+        present: which features count, shape (trace, entity, time or 1, 1); None if all do.
+        there: where entities are present, shape (trace, entity, time); encoders need it.
+    """
+
+    values: Tensor | None = None
+    present: Tensor | None = None
+    there: Tensor | None = None
+
+    def to(self, device: torch.device) -> SeenData:
+        """Return the data on a device."""
+        return SeenData(*(None if one is None else one.to(device) for one in self))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Centring:
+    """How to centre and scale features, if the data in memory do not determine it.
+
+    Args:
+        mean: the mean of each feature.
+        spread: the spread of each feature.
+        rows: sample rows of features to take quantiles from; None if they are not needed.
+    """
+
+    mean: Tensor
+    spread: Tensor
+    rows: Tensor | None = None
+
+
+class Embeddings(nn.Module):
+    """A learned vector for every entity, shape (trace, entity, time, width).
+
+    Args:
+        traces: the number of traces; 1 if all traces share the entities and their vectors.
+        entities: the number of entities.
         horizon: the number of time points.
-        width: of a vector.
-        time: one vector for each time point ("free"), for all of them ("static"), or for each, but
+        width: the length of a vector.
+        time: a vector for each time point ("free"), one for all ("static"), or one for each that is
             averaged with its neighbours ("smooth").
         scale: the standard deviation of the initial vectors, over all entities and time points.
-        reach: for "smooth", the standard deviation of the weights of the neighbours, in steps.
-        generator: of random numbers.
+        reach: for "smooth", the standard deviation of the neighbours' weights, in steps.
+        generator: the source of random numbers.
 
     Raises:
-        DataError: a size is below 1, the scale below 0, or time has no such kind.
+        DataError: a size is below 1, the scale is below 0, or `time` is unknown.
     """
 
     kernel: Tensor | None
@@ -46,55 +80,64 @@ class Embeddings(nn.Module):
         reach: float = 3.0,
         generator: torch.Generator | None = None,
     ) -> None:
-        """Draw initial vectors."""
+        """Draw the initial vectors."""
         super().__init__()
         if min(traces, entities, horizon, width) < 1:
             raise DataError(
                 f"embeddings of {traces} traces, {entities} entities, {horizon} time points and "
-                f"width {width}: all of these are whole numbers from 1"
+                f"width {width}: each of these must be a whole number of at least 1"
             )
         if time not in get_args(Time):
-            raise DataError(f"embeddings are {listing(get_args(Time))} in time, not '{time}'")
+            raise DataError(f"embeddings can be {listing(get_args(Time))} in time, not '{time}'")
         if not 0 <= scale < math.inf:
-            raise DataError(f"the scale of embeddings is a number from 0, not {scale}")
+            raise DataError(f"the scale of embeddings must be at least 0, not {scale}")
         points = 1 if time == "static" else horizon
         start = torch.randn(traces, entities, points, width, generator=generator)
         self.width, self.time, self.scale, self.reach = width, time, scale, reach
-        # Smoothing averages independent numbers; they are drawn larger, so that the scale holds.
+        # Smoothing averages independent numbers, so they are drawn larger to keep the scale.
         kernel = smoothing(horizon, reach) if time == "smooth" else None
         gain = 1.0 if kernel is None else 1 / math.sqrt(float(kernel.square().sum(1).mean()))
         self.vectors = nn.Parameter(start * scale * gain)
         self.register_buffer("kernel", kernel, persistent=False)
 
+    def laid(self) -> SeenData:
+        """Return the current data, of which embeddings have none."""
+        return SeenData()
+
+    def put_over(self, seen: SeenData) -> None:
+        """Switch to other data, in which entities keep their vectors."""
+
     def forward(self) -> Tensor:
-        """The vectors of all entities at all time points."""
+        """Return the vectors of all entities at all time points."""
         if self.kernel is None:
             return self.vectors
         return torch.einsum("st,betw->besw", self.kernel, self.vectors)
 
 
 def smoothing(horizon: int, reach: float) -> Tensor:
-    """Weights of all time points for each, normal with deviation `reach`; rows add up to 1."""
+    """Return normal weights with deviation `reach`, shape (time, time); each row sums to 1."""
     if not 0 < reach < math.inf:
-        raise DataError(f"smoothing reaches some steps, a number above 0, not {reach}")
+        raise DataError(f"the reach of smoothing must be above 0 steps, not {reach}")
     steps = torch.arange(horizon, dtype=torch.float64)
     weights = torch.exp(-0.5 * ((steps.unsqueeze(0) - steps.unsqueeze(1)) / reach) ** 2)
     return (weights / weights.sum(1, keepdim=True)).to(torch.get_default_dtype())
 
 
 class FeatureInputs(nn.Module):
-    """Given features, centred and scaled, with axes (trace, entity, time or 1, feature).
+    """Given features, centred and scaled, shape (trace, entity, time or 1, feature).
 
-    The mean and the spread belong to the state of the module, the features do not: weights that
-    are loaded over other features see them as the network is used to.
+    The mean and the spread belong to the state of the module, but the features do not. So loaded
+    weights see other features centred and scaled as in training.
 
     Args:
-        values: with the same axes. NaN stands for a value that is missing: it does not count for
-            centring, and is seen as 0, which is the mean.
-        present: which of them count for centring, with axes (trace, entity, time); all, if None.
-            The others are seen as 0, which is the mean.
-        counted: which of these count for centring, with the same axes, if not all do.
-        learnable: numbers of entities whose features are learned instead, in all traces alike.
+        values: the features, with the same shape. NaN marks a missing value: it does not count for
+            centring, and the network sees 0 in its place, which is the mean.
+        present: which cells count for centring, shape (trace, entity, time); None for all. In the
+            others, the network sees 0, which is the mean.
+        counted: which of these count for centring, with the same shape, if not all do.
+        learnable: the numbers of entities whose features are learned instead, the same in all
+            traces.
+        centring: the mean and the spread, if they are not those of the values.
 
     Raises:
         DataError: shapes do not fit, a feature is infinite, or there is no such entity.
@@ -113,8 +156,9 @@ class FeatureInputs(nn.Module):
         present: Tensor | None = None,
         counted: Tensor | None = None,
         learnable: tuple[int, ...] = (),
+        centring: Centring | None = None,
     ) -> None:
-        """Centre and scale."""
+        """Centre and scale the features."""
         super().__init__()
         _check_features(values, present, learnable)
         self.width: int = values.shape[-1]
@@ -125,7 +169,11 @@ class FeatureInputs(nn.Module):
         self._counted = counted
         flat = values.reshape(-1, self.width) if counted is None else values[counted]
         mean, spread = _mean_and_spread(flat)
-        # What rounding leaves of a constant feature is not worth scaling up.
+        if centring is not None:
+            mean, spread = centring.mean.to(mean), centring.spread.to(spread)
+            flat = flat[:0] if centring.rows is None else centring.rows.to(flat)
+        self._sample = None if centring is None else flat
+        # Do not scale up what rounding leaves of a constant feature.
         least = 4 * torch.finfo(values.dtype).eps * mean.abs()
         self.register_buffer("mean", mean)
         self.register_buffer("spread", torch.where(spread > least, spread, torch.ones_like(spread)))
@@ -138,8 +186,17 @@ class FeatureInputs(nn.Module):
         self.learned = nn.Parameter(start) if learnable else None
         self._scaled: tuple[tuple[int, ...], Tensor] | None = None
 
+    def laid(self) -> SeenData:
+        """Return the current data."""
+        return SeenData(self.values, self.present)
+
+    def put_over(self, seen: SeenData) -> None:
+        """Switch to other data, centred and scaled as the first data were."""
+        assert seen.values is not None
+        self.values, self.present, self._scaled = seen.values, seen.present, None
+
     def forward(self) -> Tensor:
-        """The features of all entities."""
+        """Return the features of all entities."""
         scaled = self._centred()
         if self.learned is None:
             return scaled
@@ -147,12 +204,15 @@ class FeatureInputs(nn.Module):
         return scaled.index_copy(1, self.learnable, self.learned.unsqueeze(0).expand(shape))
 
     def rows(self) -> Tensor:
-        """The rows that count for centring, as they are seen, before this module is moved."""
+        """Return the rows that count, centred and scaled, before the module is moved."""
+        if self._sample is not None:
+            scaled = (self._sample - self.mean) / self.spread
+            return scaled.masked_fill(scaled.isnan(), 0.0)
         scaled = self._centred()
         return scaled.flatten(0, 2) if self._counted is None else scaled[self._counted]
 
     def _centred(self) -> Tensor:
-        """The features, centred and scaled anew only if mean, spread or features have changed."""
+        """Return the centred and scaled features, recomputed only if their inputs have changed."""
         used = (self.values, self.mean, self.spread)
         state = tuple(n for t in used for n in (id(t), t._version))
         if self._scaled is None or self._scaled[0] != state:
@@ -165,7 +225,7 @@ class FeatureInputs(nn.Module):
 
 
 def _mean_and_spread(flat: Tensor) -> tuple[Tensor, Tensor]:
-    """Of each column, over the values that are there; 0 and 1 where there are none."""
+    """Return the mean and spread of each column, without missing values; 0 and 1 if all are."""
     if len(flat) and not bool(flat.isnan().any()):
         return flat.mean(0), flat.std(0, correction=0)
     mean, spread = flat.new_zeros(flat.shape[1]), flat.new_ones(flat.shape[1])
@@ -177,15 +237,15 @@ def _mean_and_spread(flat: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class Pieces(nn.Module):
-    """Numbers by pieces: how much of each interval between their quantiles lies below them.
+    """Encodes numbers by pieces: how much of each interval between quantiles lies below them.
 
-    A layer over a number can only go up or down with it. Over pieces it can bend at each quantile,
-    as trees can, and what is far out is no more than what is last.
+    A linear layer on a number can only rise or fall with it. On pieces it can bend at each
+    quantile, as trees can, and outliers count no more than the last quantile.
 
     Args:
-        rows: what is seen, with axes (row, column), whose quantiles are taken.
-        numbers: which columns are taken by pieces, as truth values; the others stay as they are.
-        bins: how many pieces. A column with fewer values has fewer; the others are 0.
+        rows: the inputs to take quantiles of, shape (row, column).
+        numbers: which columns to encode by pieces; the others stay as they are.
+        bins: the number of pieces. A column with fewer values has fewer pieces; the rest are 0.
     """
 
     edges: Tensor
@@ -207,7 +267,7 @@ class Pieces(nn.Module):
         self.register_buffer("edges", edges)
 
     def forward(self, vectors: Tensor) -> Tensor:
-        """The vectors with pieces in place of numbers, which come last."""
+        """Return the vectors with pieces in place of numbers; the pieces come last."""
         low, high = self.edges[:, :-1], self.edges[:, 1:]
         size = torch.where(low.isinf(), 1.0, high - low)
         share = ((vectors[..., self.numbers].unsqueeze(-1) - low) / size).clamp(0, 1)
@@ -215,35 +275,35 @@ class Pieces(nn.Module):
 
 
 class PiecesByArgument(nn.Module):
-    """Pieces of what is seen of several arguments, side by side.
+    """Pieces of the inputs about several arguments, concatenated.
 
     Args:
-        parts: of each argument its pieces, or how wide what is seen of it is.
+        parts: for each argument, its pieces, or the width of inputs that stay as they are.
     """
 
     def __init__(self, parts: Sequence[Pieces | int]) -> None:
-        """See how wide all of it is."""
+        """Compute the total width."""
         super().__init__()
         self.parts = nn.ModuleList(nn.Identity() if isinstance(p, int) else p for p in parts)
         self.seen = [p if isinstance(p, int) else p.seen for p in parts]
         self.width = sum(p if isinstance(p, int) else p.width for p in parts)
 
     def forward(self, vectors: Tensor) -> Tensor:
-        """All of them."""
+        """Return the encoded inputs of all arguments, concatenated."""
         split = vectors.split(self.seen, dim=-1)
         return torch.cat([part(one) for part, one in zip(self.parts, split, strict=True)], dim=-1)
 
 
 def with_changes(values: Tensor, present: Tensor, steps: Sequence[int]) -> Tensor:
-    """Features, and by how much each has changed over so many steps, side by side.
+    """Concatenate features with their changes over some numbers of steps.
 
-    What lies before an entity came is taken to be as when it came, and what lies where it was
-    away as when it was last seen.
+    Before an entity arrives, its features count as they are on arrival; while it is away, as they
+    were when it was last seen.
 
     Args:
-        values: with axes (trace, entity, time, feature).
-        present: where entities are, with axes (trace, entity, time).
-        steps: how far back, each from 1.
+        values: the features, shape (trace, entity, time, feature).
+        present: where entities are present, shape (trace, entity, time).
+        steps: how many steps to look back, each at least 1.
 
     Raises:
         DataError: a number of steps is below 1, or the features are the same at all times.
@@ -251,9 +311,9 @@ def with_changes(values: Tensor, present: Tensor, steps: Sequence[int]) -> Tenso
     if not steps:
         return values
     if min(steps) < 1:
-        raise DataError(f"changes are over a number of steps from 1, not {min(steps)}")
+        raise DataError(f"changes must be over at least 1 step, not {min(steps)}")
     if values.shape[2] == 1:
-        raise DataError("these features are the same at all times; they have no changes")
+        raise DataError("these features are the same at all times, so they have no changes")
     time = torch.arange(values.shape[2], device=values.device).expand(present.shape)
     last = torch.where(present, time, -1).cummax(-1).values
     first = present.int().argmax(-1, keepdim=True)
@@ -267,12 +327,12 @@ def with_changes(values: Tensor, present: Tensor, steps: Sequence[int]) -> Tenso
 def _check_features(values: Tensor, present: Tensor | None, learnable: tuple[int, ...]) -> None:
     if values.dim() != 4 or not values.is_floating_point() or not values.shape[-1]:
         raise DataError(
-            "features are numbers with axes (trace, entity, time or 1, feature), "
+            "features must be numbers with axes (trace, entity, time or 1, feature), "
             f"not {values.dtype} of shape {tuple(values.shape)}"
         )
     if present is not None and (present.dtype, present.shape) != (torch.bool, values.shape[:-1]):
         raise DataError(
-            f"presence for features of shape {tuple(values.shape)} is truth values of shape "
+            f"presence for features of shape {tuple(values.shape)} must be truth values of shape "
             f"{tuple(values.shape[:-1])}, not {present.dtype} of shape {tuple(present.shape)}"
         )
     if bool(torch.isinf(values if present is None else values[present]).any()):
@@ -280,35 +340,50 @@ def _check_features(values: Tensor, present: Tensor | None, learnable: tuple[int
     for number in learnable:
         if not 0 <= number < values.shape[1] or learnable.count(number) > 1:
             raise DataError(
-                f"features are learned for different entities from 0 to {values.shape[1] - 1}, "
+                f"features can be learned for different entities from 0 to {values.shape[1] - 1}, "
                 f"not for {list(learnable)}"
             )
 
 
 def beside(parts: Sequence[Tensor]) -> Tensor:
-    """Vectors side by side; other axes of size 1 are repeated."""
+    """Concatenate vectors; other axes of size 1 are repeated."""
     lead = torch.broadcast_tensors(*(part[..., :0] for part in parts))[0].shape[:-1]
     return torch.cat([part.expand(*lead, part.shape[-1]) for part in parts], dim=-1)
 
 
 class Joined(nn.Module):
-    """Several inputs of one sort, side by side."""
+    """Several inputs of one sort, concatenated."""
 
     def __init__(self, *parts: Embeddings | FeatureInputs | Joined) -> None:
-        """Put inputs together."""
+        """Combine inputs."""
         super().__init__()
         if not parts:
-            raise DataError("nothing is put side by side")
+            raise DataError("there are no inputs to combine; give at least one")
         self.parts = nn.ModuleList(parts)
         self.width: int = sum(part.width for part in parts)
 
+    def laid(self) -> SeenData:
+        """Return the current data of the parts, of which at most one has features."""
+        every = [part.laid() for part in self._inputs()]
+        return next((seen for seen in every if seen.values is not None), SeenData())
+
+    def put_over(self, seen: SeenData) -> None:
+        """Switch to other data."""
+        for part in self._inputs():
+            part.put_over(seen)
+
+    def _inputs(self) -> Iterator[Embeddings | FeatureInputs | Joined]:
+        for part in self.parts:
+            assert isinstance(part, Embeddings | FeatureInputs | Joined)
+            yield part
+
     def forward(self) -> Tensor:
-        """All of them, with axes (trace, entity, time, width)."""
+        """Return all inputs concatenated, shape (trace, entity, time, width)."""
         seen = [part() for part in self.parts]
         try:
             return beside(seen)
         except RuntimeError:
             shapes = ", ".join(str(tuple(f.shape[:-1])) for f in seen)
             raise DataError(
-                f"inputs side by side differ in traces, entities or time points: {shapes}"
+                f"the inputs to combine differ in traces, entities or time points: {shapes}"
             ) from None

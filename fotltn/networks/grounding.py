@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -13,10 +13,12 @@ from torch import Tensor, nn
 from fotltn.errors import DataError, SemanticsError, listing, name_hint
 from fotltn.evaluation import Evaluator
 from fotltn.logic.core import REAL
-from fotltn.logic.defined import symbols
+from fotltn.logic.parts import symbols
 from fotltn.logic.signature import Signature
 from fotltn.networks.definitions import definitions
+from fotltn.networks.encoders import SeenData
 from fotltn.networks.parts import DataPart
+from fotltn.networks.parts import part as part_of
 from fotltn.networks.predicates import (
     DataRule,
     Defined,
@@ -28,36 +30,45 @@ from fotltn.networks.predicates import (
     Softmax,
 )
 from fotltn.networks.sequences import Encoded, Inputs
+from fotltn.semantics.by_trace import joined, joined_tables
 from fotltn.semantics.config import STABLE_PRODUCT, Semantics
 from fotltn.semantics.sparse import SparseTable
 from fotltn.semantics.tables import Decisions, Tables, arranged
+from fotltn.sharing import by_blocks
 from fotltn.syntax.theory import FunctionDecl, PredicateDecl
 
-#: What PyTorch's own names are told by.
+#: The names that PyTorch itself uses for attributes of modules.
 _PLAIN = nn.ModuleDict()
 
 
+class LaidData(NamedTuple):
+    """The data that networks run on: tables of given symbols, and inputs by sort."""
+
+    fixed: Tables
+    seen: Mapping[str, SeenData]
+
+
 class Grounding(nn.Module):
-    """From parameters and given data to tables of all symbols.
+    """Computes the tables of all symbols from parameters and given data.
 
     Args:
         signature: the symbols.
         fixed: sizes, traces, constants, relations, functions, and the tables of given predicates;
-            its inputs are what rules see of features.
-        predicates: how the other predicates are computed; these take the place of given ones.
-        inputs: for each sort, what networks see of its entities.
-        groups: predicates that exclude each other, by one network each.
-        functions: real-valued functions as networks, whose outputs are the values as they are.
-        present: for sorts whose entities come and go, where these are, with axes (trace, entity,
-            time). Networks compute nothing elsewhere: what is not there satisfies no predicate.
-        semantics: of definitions that do not name one.
-        sensors: networks beside sampled worlds, which say what is seen of some predicates; what
-            they say is no table of this grounding.
+            rules read features from its inputs.
+        predicates: how the other predicates are computed; they replace given ones.
+        inputs: for each sort, the inputs of networks about its entities.
+        groups: predicates that exclude each other, with one network for each group.
+        functions: networks for real-valued functions; their outputs are the values.
+        present: for sorts whose entities come and go, where they are present, shape (trace, entity,
+            time). Networks compute nothing elsewhere: an absent entity satisfies no predicate.
+        semantics: the semantics of definitions that do not name one.
+        sensors: networks for the evidence about predicates of sampled worlds; their outputs are not
+            tables of this grounding.
 
     Raises:
         DataError: a symbol is unknown, has no grounding or two, or a network lacks its inputs.
         CheckError: a definition is wrong, or depends on itself.
-        SemanticsError: a definition is to be two-valued.
+        SemanticsError: a definition has a two-valued semantics.
     """
 
     def __init__(
@@ -73,7 +84,7 @@ class Grounding(nn.Module):
         semantics: Semantics = STABLE_PRODUCT,
         sensors: Grounding | None = None,
     ) -> None:
-        """Check that every symbol has one grounding, and order the definitions."""
+        """Check that every symbol has exactly one grounding, and order the definitions."""
         super().__init__()
         self.signature = signature
         self.semantics = semantics
@@ -97,7 +108,7 @@ class Grounding(nn.Module):
             self.register_buffer(f"present_{sort}", mask, persistent=False)
         self._present = tuple(present or {})
         self._cells: dict[tuple[object, ...], PresentCells] = {}
-        self.fixed = self._completed(fixed, predicates)
+        self.fixed = self._completed(fixed)
         self.definitions = definitions(self.defined, signature)
         self._evaluators = {
             n: Evaluator(
@@ -110,7 +121,7 @@ class Grounding(nn.Module):
 
     @property
     def learned(self) -> tuple[str, ...]:
-        """The predicates that networks compute, without those that are defined by formulas."""
+        """The predicates that networks compute; predicates defined by formulas are not included."""
         made = {*self._networks, *(n for g in self._groups for n in g.names)}
         return tuple(n for n in self.signature.predicates if n in made and n not in self.defined)
 
@@ -124,7 +135,7 @@ class Grounding(nn.Module):
         return tuple(n for n in self.signature.predicates if n in changing)
 
     def module(self, name: str) -> nn.Module:
-        """The module of a predicate or function that a network computes, alone or with others."""
+        """Return the module that computes a predicate or function, alone or with others."""
         if self.sensors is not None:
             return self.sensors.module(name)
         network = self._networks.get(name, self._functions.get(name))
@@ -134,17 +145,17 @@ class Grounding(nn.Module):
         return network.module
 
     def looks_over_time(self, name: str) -> bool:
-        """Whether the network of a predicate sees all times at once."""
+        """Whether the network of a predicate sees all time points at once."""
         network = self._networks.get(name)
         if network is None:
             return next(g.over_time for g in self._groups if name in g.names)
         return isinstance(network, Network) and network.over_time
 
     def at_a_point(self, seen: Mapping[str, Tensor], wanted: Collection[str]) -> dict[str, Tensor]:
-        """What networks say of entities at one point.
+        """Compute predicates with networks at one time point.
 
         Args:
-            seen: of each sort of which there is anybody, with axes (trace, entity, time, width).
+            seen: the inputs of each sort that has entities, shape (trace, entity, time, width).
             wanted: the predicates.
         """
         tables: dict[str, Tensor] = {}
@@ -159,7 +170,7 @@ class Grounding(nn.Module):
         return {name: table for name, table in tables.items() if name in wanted}
 
     def train(self, mode: bool = True) -> Grounding:
-        """Train, or not; what is frozen stays as it is, with all that a layer keeps for itself."""
+        """Set the training mode; frozen modules keep their state and running statistics."""
         super().train(mode)
         networks = (*self._networks.values(), *self._groups, *self._functions.values())
         for module in (*networks, *self.inputs_by_sort.values()):
@@ -168,7 +179,7 @@ class Grounding(nn.Module):
         return self
 
     def forward(self, part: DataPart | None = None) -> Tables:
-        """Tables of all symbols, with gradients to the parameters; of a part, if one is given.
+        """Compute the tables of all symbols, or of a part of the data, with gradients.
 
         Raises:
             DataError: a network or its inputs have the wrong shape.
@@ -202,7 +213,7 @@ class Grounding(nn.Module):
             name: computed(self.signature.functions[name], network.outputs, network.over_time)
             for name, network in self._functions.items()
         }
-        # Computed tables come first: they say how precise everything is.
+        # Computed tables come first: they determine the precision of all tables.
         model = replace(
             fixed,
             predicates={**tables, **fixed.predicates},
@@ -210,12 +221,60 @@ class Grounding(nn.Module):
         )
         return self._with_definitions(model, 0 if part is None else part.key, without=tables)
 
+    def everywhere(self) -> Tables:
+        """Compute the tables of all data; processes that share work compute some traces each."""
+        known, here = self.fixed, self.fixed.lengths.device
+
+        def of_traces(traces: range) -> Tables:
+            numbers = torch.arange(traces.start, traces.stop, device=here)
+            tables: Tables = self(part_of(known, self.signature, traces=numbers, again=False))
+            predicates = {n: t for n, t in tables.predicates.items() if n not in known.predicates}
+            functions = {n: t for n, t in tables.functions.items() if n not in known.functions}
+            learned = Tables(known.sizes, tables.lengths, known.horizon, predicates, functions)
+            return learned.to(torch.device("cpu"))
+
+        blocks = by_blocks("tables", known.batch, of_traces)
+        if blocks is None:
+            tables: Tables = self()
+            return tables
+        first, total = blocks[0], known.batch
+        predicates = {
+            n: joined_tables([b.predicates[n] for b in blocks], total) for n in first.predicates
+        }
+        functions = {n: joined([b.functions[n] for b in blocks], total) for n in first.functions}
+        learned = replace(known, predicates=predicates, functions=functions).to(here)
+        return replace(
+            known,
+            predicates={**learned.predicates, **known.predicates},
+            functions={**known.functions, **learned.functions},
+        )
+
     def decisions(self, thresholds: Mapping[str, float] | None = None) -> Decisions:
-        """How its tables are read in two-valued logic: what is defined follows from the rest."""
+        """Return how degrees become true or false: definitions follow from the other predicates."""
         return Decisions(thresholds or {}, self.definitions)
 
+    # --- other data -----------------------------------------------------------------------------
+
+    def laid(self) -> LaidData:
+        """Return the data that networks currently run on."""
+        inputs = self.inputs_by_sort.items()
+        return LaidData(self.fixed, {sort: seen.laid() for sort, seen in inputs})
+
+    def over(self, fixed: Tables, seen: Mapping[str, SeenData]) -> LaidData:
+        """Return other data, completed by rules, for `put_over`."""
+        return LaidData(self._completed(fixed), seen)
+
+    def put_over(self, data: LaidData) -> None:
+        """Run on other data from now on; learned parameters stay."""
+        self.fixed = data.fixed
+        self._cells.clear()
+        for sort in self._present:
+            setattr(self, f"present_{sort}", data.fixed.present[sort])
+        for sort, seen in data.seen.items():
+            self.inputs_by_sort[sort].put_over(seen)
+
     def function_values(self) -> dict[str, Tensor]:
-        """The values that computed functions have now, on all data, as after training."""
+        """Return the current values of computed functions on all data, as after training."""
         if not self._functions:
             return {}
         training = self.training
@@ -224,12 +283,12 @@ class Grounding(nn.Module):
         return {name: tables.functions[name] for name in self._functions}
 
     def applied(self, tables: Tables) -> Tables:
-        """Tables in which what is defined is computed anew from the rest, on all data."""
+        """Return tables with all definitions recomputed from the other predicates, on all data."""
         rest = {n: t for n, t in tables.predicates.items() if n not in self.defined}
         return self._with_definitions(replace(tables, predicates=rest), 0)
 
     def completed(self, tables: Tables) -> Tables:
-        """Tables with those of definitions that they lack, on all data."""
+        """Return tables completed with the definitions that they lack, on all data."""
         lacking = {n: f for n, f in self.definitions.items() if n not in tables.predicates}
         every = self._with_definitions(tables, None, without=tables.predicates)
         return replace(every, decisions=Decisions(definitions=lacking))
@@ -249,7 +308,7 @@ class Grounding(nn.Module):
         return tables
 
     def _seen(self, part: DataPart | None) -> dict[str, Tensor]:
-        """What networks see of each sort."""
+        """Return the inputs of networks for each sort."""
         seen = {}
         for sort, module in self.inputs_by_sort.items():
             some = None if part is None or not isinstance(module, Encoded) else part.traces
@@ -260,9 +319,9 @@ class Grounding(nn.Module):
                 continue
             if not _fits(vectors.shape[:-1], (size,), self.fixed, static=False):
                 raise DataError(
-                    f"what is seen of the sort '{sort}' has shape {tuple(vectors.shape)}; "
-                    f"expected ({self.fixed.batch} or 1, {size}, {self.fixed.horizon} or 1, "
-                    f"{width}), with axes (trace, entity, time, width)"
+                    f"the inputs of the sort '{sort}' have shape {tuple(vectors.shape)}; expected "
+                    f"({self.fixed.batch} or 1, {size}, {self.fixed.horizon} or 1, {width}), "
+                    "with axes (trace, entity, time, width)"
                 )
             seen[sort] = vectors if part is None else part.pick(vectors, (sort,))
         return seen
@@ -270,9 +329,9 @@ class Grounding(nn.Module):
     def _present_cells(
         self, decl: PredicateDecl | FunctionDecl, part: DataPart | None, *, every: bool
     ) -> PresentCells | None:
-        """The cells of a table where all arguments are present; None for all, unless `every`.
+        """Return the cells where all arguments are present; None means all, unless `every` is set.
 
-        With `every`, those inside each trace are there at least.
+        With `every`, the result is restricted at least to the cells inside each trace.
         """
         if not every and not set(decl.sorts) & set(self._present):
             return None
@@ -298,21 +357,20 @@ class Grounding(nn.Module):
             self._cells[key] = cells
         return cells
 
-    def _completed(self, fixed: Tables, predicates: Mapping[str, Predicate]) -> Tables:
-        """The given data with what rules make of them, without what is computed."""
+    def _completed(self, fixed: Tables) -> Tables:
+        """Return the given data completed by rules, without computed predicates."""
         features = {sort: seen.values for sort, seen in fixed.inputs.items()}
-        for name, rule in predicates.items():
-            if isinstance(rule, DataRule):
-                table = rule.function(fixed, features)
-                with _about(f"the rule of '{name}'"):
-                    _check_degrees(table)
-                    _check_shape(table, fixed, self.signature.predicates[name])
-                fixed = replace(fixed, predicates={**fixed.predicates, name: table})
+        for name, rule in self.rules.items():
+            table = rule(fixed, features)
+            with _about(f"the rule of '{name}'"):
+                _check_degrees(table)
+                _check_shape(table, fixed, self.signature.predicates[name])
+            fixed = replace(fixed, predicates={**fixed.predicates, name: table})
         computed = {*self.learned, *self.defined}
         rest = {n: t for n, t in fixed.predicates.items() if n not in computed}
         return replace(fixed, predicates=rest)
 
-    # --- what is refused --------------------------------------------------------------------------
+    # --- checks -----------------------------------------------------------------------------------
 
     def _check(self, predicates: Mapping[str, Predicate], fixed: Tables) -> None:
         known, grouped = self.signature.predicates, [n for g in self._groups for n in g.names]
@@ -345,7 +403,7 @@ class Grounding(nn.Module):
         for sort in self.inputs_by_sort:
             if sort not in fixed.sizes:
                 _known("sort", sort, self.signature.sorts)
-                raise DataError(f"nothing says how many entities the sort '{sort}' has")
+                raise DataError(f"the number of entities of the sort '{sort}' is not known")
 
     def _check_functions(self, fixed: Tables) -> None:
         known = self.signature.functions
@@ -353,8 +411,8 @@ class Grounding(nn.Module):
             _known("function", name, known)
             if known[name].result != REAL:
                 raise DataError(
-                    f"the function '{name}' gives entities of sort '{known[name].result}'; "
-                    "networks give numbers"
+                    f"the function '{name}' returns entities of sort '{known[name].result}'; "
+                    "networks return numbers"
                 )
             if not isinstance(network, Network):
                 raise DataError(
@@ -368,29 +426,29 @@ class Grounding(nn.Module):
 
     def _check_inputs(self, name: str, sorts: Sequence[str]) -> None:
         if not sorts:
-            raise DataError(f"'{name}' has no arguments that a network could see; use logits")
+            raise DataError(f"'{name}' has no arguments for a network to see; use logits")
         for sort in sorts:
             if sort not in self.inputs_by_sort:
                 raise DataError(
-                    f"a network for '{name}' sees nothing of the sort '{sort}'; "
+                    f"a network for '{name}' has no inputs for the sort '{sort}'; "
                     "give it embeddings or features"
                 )
 
 
 def _registered(modules: Mapping[str, nn.Module]) -> nn.ModuleDict:
-    """Modules by name; a name that PyTorch uses itself gets an apostrophe."""
+    """Register modules by name; a name that PyTorch uses itself gets an apostrophe."""
     return nn.ModuleDict({n + "'" * hasattr(_PLAIN, n): m for n, m in modules.items()})
 
 
 def _known(kind: str, name: str, known: Mapping[str, object]) -> None:
     if name not in known:
         hint = name_hint(name, known, "declared:")
-        raise DataError(f"a grounding is given for the unknown {kind} '{name}'; {hint}")
+        raise DataError(f"a grounding was given for the unknown {kind} '{name}'; {hint}")
 
 
 @contextmanager
 def _about(name: str) -> Iterator[None]:
-    """Say in errors which symbol they are about."""
+    """Name the symbol in the errors that are raised inside."""
     what = name if " " in name else f"'{name}'"
     try:
         yield
@@ -400,7 +458,7 @@ def _about(name: str) -> Iterator[None]:
 
 
 def _fits(shape: Sequence[int], sizes: Sequence[int], tables: Tables, *, static: bool) -> bool:
-    """Whether a shape is (traces or 1, sizes …, time points or 1)."""
+    """Whether a shape is (traces or 1, *sizes, time points or 1)."""
     if len(shape) != len(sizes) + 2:
         return False
     times = (1,) if static else (1, tables.horizon)
@@ -408,7 +466,7 @@ def _fits(shape: Sequence[int], sizes: Sequence[int], tables: Tables, *, static:
 
 
 def table_shape(tables: Tables, decl: PredicateDecl | FunctionDecl) -> tuple[int, ...]:
-    """The shape of a symbol's table, with axes (trace, arguments …, time)."""
+    """Return the shape of a symbol's table: (trace, *arguments, time)."""
     sizes = (tables.sizes[s] for s in decl.sorts)
     return (tables.batch, *sizes, 1 if decl.static else tables.horizon)
 
@@ -419,7 +477,7 @@ def _check_shape(
     sizes = [tables.sizes[s] for s in decl.sorts]
     if not _fits(table.shape, sizes, tables, static=decl.static):
         traces = f"{tables.batch} or 1" if tables.batch > 1 else "1"
-        times = "1, since it is static" if decl.static else f"{tables.horizon} or 1"
+        times = "1, because it is static" if decl.static else f"{tables.horizon} or 1"
         raise DataError(
             f"a table of shape {tuple(table.shape)}; expected "
             f"({', '.join([traces, *map(str, sizes), times])}), with axes "
@@ -432,11 +490,11 @@ def _check_degrees(table: object) -> None:
         raise DataError(f"a {type(table).__name__}; expected a tensor or a table of facts")
     degrees = table if isinstance(table, Tensor) else table.value
     if degrees.dtype != torch.bool and not bool(((degrees >= 0) & (degrees <= 1)).all()):
-        raise DataError("degrees lie in [0, 1], but not all of these do")
+        raise DataError("degrees must be from 0 to 1, but some of these are not")
 
 
 def _graded(semantics: Semantics) -> Semantics:
-    """A semantics that has degrees, and so slopes to learn from."""
+    """Return the semantics if it has degrees, and so gradients to learn from."""
     if semantics.boolean:
-        raise SemanticsError("two-valued truth has no slope to learn from")
+        raise SemanticsError("two-valued truth has no gradients to learn from")
     return semantics

@@ -1,4 +1,4 @@
-"""What is near: features of the entities that a given relation ties an entity to, pooled."""
+"""Pool the features of an entity's neighbours, as a given relation defines them."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from fotltn.semantics.tables import Tables
 
 
 def pooled(tables: Tables, relation: str, sort: str) -> Tensor:
-    """How many neighbours each entity has, and the mean of their features.
+    """Return the number of neighbours of each entity, and the mean of their features.
 
-    A network of the entity alone can then depend on what is near it.
+    With these, a network about a single entity can depend on its surroundings.
 
     Args:
         tables: given tables, with the features of all sorts as their inputs.
-        relation: a given predicate of two entities, one of which is of the sort. If both are, the
-            second are the neighbours of the first.
-        sort: of the entities.
+        relation: a given predicate of two entities, at least one of them of the sort. If both are,
+            the neighbours are the second ones.
+        sort: the sort of the entities.
 
     Returns:
-        Numbers with axes (trace, entity, time or 1, feature). The first is the number of
-        neighbours; the others are 0 where there are none.
+        Numbers of shape (trace, entity, time or 1, feature). The first is the number of neighbours;
+        the others are 0 for an entity without neighbours.
 
     Raises:
         DataError: there is no such predicate, or it is not given.
@@ -35,13 +35,11 @@ def pooled(tables: Tables, relation: str, sort: str) -> Tensor:
     sorts = known[relation].sorts
     if len(sorts) != 2 or sort not in sorts:
         raise DataError(
-            f"inputs.{sort}: neighbours are told by a predicate of a '{sort}' and another entity, "
-            f"not by '{relation}({', '.join(sorts)})'"
+            f"inputs.{sort}: neighbours need a predicate of a '{sort}' and another entity, "
+            f"not '{relation}({', '.join(sorts)})'"
         )
     if relation not in tables.predicates:
-        raise DataError(
-            f"inputs.{sort}: '{relation}' is computed, but neighbours are told by given facts"
-        )
+        raise DataError(f"inputs.{sort}: '{relation}' is computed, but neighbours need given facts")
     table = tables.table(relation)
     if not isinstance(table, SparseTable):
         index = (table >= 0.5).nonzero().T
@@ -64,7 +62,7 @@ def pooled(tables: Tables, relation: str, sort: str) -> Tensor:
     if table.shape[0] == 1 < batch:
         trace = torch.arange(batch, device=index.device).repeat_interleave(trace.numel())
         entity, neighbour, time = (part.repeat(batch) for part in (entity, neighbour, time))
-    there = (~values.isnan()).to(values.dtype)  # what is missing does not count
+    there = (~values.isnan()).to(values.dtype)  # missing values do not count
     ones = values.new_ones(*values.shape[:-1], 1)
     told = torch.cat([ones, values.nan_to_num(nan=0.0), there], dim=-1)
     told = told.expand(batch, -1, horizon, -1)

@@ -1,8 +1,8 @@
-"""Parts of the data, some traces or some entities of a sort, for training step by step.
+"""Parts of the data, by traces or by entities of a sort, for training in steps.
 
-A mean error is the root of a mean. The mean over a part drawn at random has the right expectation
-for an axiom that is ∀ and G with one exponent around a body without quantifiers over what is drawn;
-its root does not quite, and other axioms do not either. `bias` says which, and why.
+A mean error is the root of a mean. Over a random part, the mean is unbiased for an axiom of ∀ and
+G, with one exponent, around a body that does not quantify over what is drawn. Its root is slightly
+biased, and other axioms may be biased as well. `bias` says which ones, and why.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Literal, TypeGuard, TypeVar
 import torch
 from torch import Tensor
 
-from fotltn.analysis.prefix import prefix
 from fotltn.errors import DataError, did_you_mean, listing, name_hint
 from fotltn.grounding.labels import Labels
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedTheory
+from fotltn.logic.prefix import prefix
 from fotltn.logic.signature import Signature
 from fotltn.semantics.sparse import SparseTable
 from fotltn.semantics.tables import Tables
@@ -32,13 +32,13 @@ _KEYS = itertools.count(1)
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """How the data are cut.
+    """How to split the data.
 
     Args:
-        by: "traces": every epoch goes over all of them in parts; "entities": every step sees some
-            entities, drawn anew.
-        size: traces in a part at most, or entities in a part.
-        sort: whose entities.
+        by: "traces": each epoch goes through all traces in parts; "entities": each step draws some
+            entities at random.
+        size: the maximum number of traces in a part, or the number of entities.
+        sort: the sort of the entities.
     """
 
     by: Literal["traces", "entities"]
@@ -52,9 +52,9 @@ class DataPart:
 
     Args:
         traces: the numbers of the traces; None for all.
-        entities: for each sort that is cut, the numbers of its entities.
+        entities: for each sort that is split, the numbers of its entities.
         fixed: the given data of this part.
-        key: a number of its own, under which plans are kept; None for a part that is met once.
+        key: a unique number to cache plans by; None for a part that is used once.
     """
 
     traces: Tensor | None
@@ -63,19 +63,19 @@ class DataPart:
     key: int | None = None
 
     def pick(self, table: Tensor, sorts: Sequence[str]) -> Tensor:
-        """The part of a table with axes (trace, one for each of `sorts`, …)."""
+        """Return the part of a table of shape (trace, *entities of `sorts`, …)."""
         return _pick(table, [self.traces, *map(self.entities.get, sorts)])
 
     def labels(self, labels: Labels) -> Labels:
-        """The labelled facts that lie in this part, with its numbers.
+        """Return the labelled facts in this part, with the numbers of this part.
 
         Raises:
-            DataError: entities are cut, and labels do not say of which sort theirs are.
+            DataError: entities are split, and the labels do not tell the sorts of their arguments.
         """
         index, truth = {}, {}
         for name, rows in labels.index.items():
             if self.entities and name not in labels.sorts:
-                raise DataError(f"the labels of '{name}' do not say the sorts of its arguments")
+                raise DataError(f"the labels of '{name}' do not tell the sorts of its arguments")
             chosen = [self.traces, *map(self.entities.get, labels.sorts.get(name, ()))]
             index[name], inside = _pick_facts(rows, chosen)
             truth[name] = labels.truth[name][inside]
@@ -90,18 +90,18 @@ def part(
     entities: Mapping[str, Tensor] | None = None,
     again: bool = True,
 ) -> DataPart:
-    """A part of given data.
+    """Return a part of given data.
 
     Args:
         fixed: all data.
-        signature: of their symbols.
-        traces: the numbers of its traces; None for all.
-        entities: the numbers of its entities, for the sorts that are cut.
-        again: it is met again, so that plans for it are worth keeping.
+        signature: the symbols of the data.
+        traces: the numbers of the traces; None for all.
+        entities: the numbers of the entities, for the sorts that are split.
+        again: whether the part is used again, so that plans for it are worth caching.
 
     Raises:
-        DataError: there are no such traces or entities, or entities are cut that relations,
-            functions or constants refer to.
+        DataError: there are no such traces or entities, or relations, functions or constants refer
+            to entities of a sort that is split.
     """
     cut = dict(entities or {})
     if traces is not None:
@@ -109,7 +109,7 @@ def part(
     for sort, numbers in cut.items():
         if sort not in fixed.sizes:
             hint = name_hint(sort, fixed.sizes)
-            raise DataError(f"entities of the unknown sort '{sort}' are to be left out; {hint}")
+            raise DataError(f"cannot leave out entities of the unknown sort '{sort}'; {hint}")
         _check_numbers(f"entities of '{sort}'", numbers, fixed.sizes[sort])
         check_cut(sort, signature)
 
@@ -138,12 +138,12 @@ def _check_numbers(what: str, numbers: Tensor, count: int) -> None:
     plain = numbers.tolist() if numbers.dim() == 1 and not numbers.is_floating_point() else []
     if not plain or min(plain) < 0 or max(plain) >= count or len(set(plain)) < len(plain):
         raise DataError(
-            f"a part has different {what} from 0 to {count - 1}, at least one, not {numbers}"
+            f"a part must have different {what} from 0 to {count - 1}, at least one, not {numbers}"
         )
 
 
 def _pick(table: T, chosen: Sequence[Tensor | None]) -> T:
-    """The part of a table of which some numbers are chosen on each axis; None for all."""
+    """Return the part of a table with the given numbers on each axis; None keeps all."""
     if table.shape[0] == 1:
         chosen = [None, *chosen[1:]]
     if isinstance(table, SparseTable):
@@ -158,7 +158,7 @@ def _pick(table: T, chosen: Sequence[Tensor | None]) -> T:
 
 
 def _pick_facts(index: Tensor, chosen: Sequence[Tensor | None]) -> tuple[Tensor, Tensor]:
-    """The columns of an index that lie in a part, with its numbers; and which these are."""
+    """Return the columns of an index that lie in a part, renumbered, and which they are."""
     rows, inside = list(index), torch.ones_like(index[0], dtype=torch.bool)
     for dim, numbers in enumerate(chosen):
         if numbers is not None:
@@ -181,20 +181,25 @@ def parts(
     signature: Signature,
     ready: dict[int, DataPart],
     generator: torch.Generator,
+    *,
+    again: bool = True,
 ) -> Iterator[DataPart | None]:
-    """The parts of one epoch; None stands for all data. Parts by traces are kept in `ready`."""
+    """Yield the parts of one epoch; None stands for all data.
+
+    Parts by traces are cached in `ready`. Without `again`, no plans are cached for them.
+    """
     if batches is None:
         yield None
         return
     check_batches(batches, fixed, signature)
     device = fixed.lengths.device
     if batches.by == "traces":
-        # Sizes differ by one at most, so that all traces count about the same.
+        # Sizes differ by at most one, so all traces have nearly the same weight.
         count = -(-fixed.batch // batches.size)
         blocks = torch.arange(fixed.batch).tensor_split(count)
         for i in torch.randperm(count, generator=generator).tolist():
             if i not in ready:
-                ready[i] = part(fixed, signature, traces=blocks[i].to(device))
+                ready[i] = part(fixed, signature, traces=blocks[i].to(device), again=again)
             yield ready[i]
         return
     assert batches.sort is not None
@@ -211,22 +216,22 @@ def check_batches(
     signature: Signature,
     formulas: Mapping[str, c.Formula] | None = None,
 ) -> None:
-    """See that data can be cut so.
+    """Check that the data can be split in this way.
 
     Args:
-        batches: how the data are cut.
+        batches: how to split the data.
         fixed: the data.
-        signature: of their symbols.
-        formulas: those that are evaluated on parts, by name.
+        signature: the symbols of the data.
+        formulas: the formulas that are evaluated on parts, by name.
 
     Raises:
-        DataError: there is no such sort, the size makes no sense, or entities are named that may
-            be left out.
+        DataError: there is no such sort, the size is out of range, or the theory names entities
+            that may be left out.
     """
     if batches.by not in ("traces", "entities"):
-        raise DataError(f"parts are cut by traces or by entities, not by '{batches.by}'")
+        raise DataError(f"data can be split by traces or by entities, not by '{batches.by}'")
     if batches.size < 1:
-        raise DataError(f"a part has at least one of the {batches.by}, not {batches.size}")
+        raise DataError(f"a part must have at least one of the {batches.by}, not {batches.size}")
     if batches.by == "traces":
         return
     if batches.sort is None or batches.sort not in signature.sorts:
@@ -237,7 +242,7 @@ def check_batches(
         raise DataError(f"parts by entities need a sort, not {sort}; {hint}")
     if batches.size > fixed.sizes[batches.sort]:
         raise DataError(
-            f"a part of {batches.size} entities of '{batches.sort}' is more than all "
+            f"a part cannot have {batches.size} entities of '{batches.sort}': there are only "
             f"{fixed.sizes[batches.sort]}"
         )
     check_cut(batches.sort, signature, formulas)
@@ -246,9 +251,9 @@ def check_batches(
 def check_cut(
     sort: str, signature: Signature, formulas: Mapping[str, c.Formula] | None = None
 ) -> None:
-    """Refuse to leave out entities that relations, functions, constants or formulas refer to."""
+    """Raise an error if relations, functions, constants or formulas refer to the entities."""
     functions, relations = signature.functions.values(), signature.relations.values()
-    reasons = [f"the function '{f.name}' gives them" for f in functions if f.result == sort]
+    reasons = [f"the function '{f.name}' returns them" for f in functions if f.result == sort]
     reasons += [f"the relation '{r.name}' lists them" for r in relations if sort in r.sorts]
     reasons += [
         f"there is the constant '{constant.name}'"
@@ -262,21 +267,21 @@ def check_cut(
         if isinstance(node, c.Constant) and node.sort == sort
     ]
     if reasons:
-        raise DataError(f"entities of '{sort}' cannot be left out, since {reasons[0]}")
+        raise DataError(f"entities of '{sort}' cannot be left out, because {reasons[0]}")
 
 
 def bias(batches: Batches, theory: CheckedTheory) -> tuple[str, ...]:
-    """Where the value over parts differs from the value over all data, in plain sentences."""
+    """Describe where the value over parts differs from the value over all data."""
     sentences = [
-        "The mean of the errors' powers has the right expectation; its root, which is the error, "
-        "is on average a little smaller on parts than on all data.",
-        "Facts: the labelled facts of a part are averaged by themselves, so that facts count more "
-        "in parts that have few of them.",
+        "The mean of the powers of errors is unbiased; its root, which is the error, is on average "
+        "a little smaller on parts than on all data.",
+        "Facts: the labelled facts of a part are averaged separately, so facts count more in "
+        "parts that have few of them.",
     ]
     if batches.by == "traces":
         sentences.append(
-            "Traces: if their number is not a multiple of that of the parts, those in parts with "
-            "one trace less count a little more."
+            "Traces: if their number is not a multiple of the number of parts, traces in the "
+            "smaller parts count a little more."
         )
         return tuple(sentences)
     sentences.append(
@@ -289,32 +294,32 @@ def bias(batches: Batches, theory: CheckedTheory) -> tuple[str, ...]:
 
 
 def _reasons(formula: c.Formula, batches: Batches) -> list[str]:
-    """Why the mean of an axiom's errors' powers over parts is not that over all data."""
+    """Say why the mean of the powers of an axiom's errors is biased on parts."""
     sort, layered = batches.sort, prefix(formula)
     reasons = []
     drawn = [axis for axis in layered.axes if axis.sort == sort]
     if len(drawn) > 1:
         reasons.append(
-            f"tuples in which an entity of '{sort}' comes twice count more on a part (for a pair "
+            f"tuples in which an entity of '{sort}' occurs twice count more on a part (for a pair "
             f"1 in {batches.size}) than on all data."
         )
     layers = [n for n in layered.layers if isinstance(n, c.Quantifier)]
     guards = [layer.guard for layer in layers if layer.guard is not None]
     if any(_about(guard, sort) for guard in guards):
         reasons.append(
-            f"its guard picks entities of '{sort}', and those of a part are averaged by "
-            "themselves, so that entities count more in parts where few are picked."
+            f"its guard selects entities of '{sort}', and those of a part are averaged separately, "
+            "so entities count more in parts where few are selected."
         )
     inner = [n for n in postorder(layered.body, *guards) if _quantifies(n, sort)]
     if any(not n.universal for n in inner):
         reasons.append(
-            f"'exists' over '{sort}' sees only the entities of a part, so that witnesses outside "
-            "it are missed."
+            f"'exists' over '{sort}' sees only the entities of a part, so it misses witnesses "
+            "outside the part."
         )
     if any(n.universal for n in inner):
         reasons.append(
-            f"'forall' over '{sort}' inside it sees only the entities of a part, so that "
-            "counterexamples outside it are missed."
+            f"'forall' over '{sort}' inside it sees only the entities of a part, so it misses "
+            "counterexamples outside the part."
         )
     return reasons
 

@@ -1,4 +1,4 @@
-"""Predicates as modules: each gives a table with axes (trace, arguments …, time)."""
+"""Predicates as modules: each computes a table of shape (trace, *arguments, time)."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ def mlp(
     activation: str = "elu",
     generator: torch.Generator | None = None,
 ) -> nn.Sequential:
-    """Linear layers with an activation between them, initialised from a generator.
+    """Build linear layers with an activation between them, initialised from a generator.
 
     Raises:
-        DataError: a width is below 1, or the activation is not known.
+        DataError: a width is below 1, or the activation is unknown.
     """
     if min(width, *hidden, outputs) < 1:
-        raise DataError(f"the widths of layers are from 1, not {[width, *hidden, outputs]}")
+        raise DataError(f"the widths of layers must be at least 1, not {[width, *hidden, outputs]}")
     if activation not in ACTIVATIONS:
         hint = name_hint(activation, ACTIVATIONS)
         raise DataError(f"unknown activation '{activation}'; {hint}")
     layers: list[nn.Module] = []
     sizes = [width, *hidden, outputs]
     for before, after in pairwise(sizes):
-        with torch.random.fork_rng(devices=[]):  # what it draws by itself is drawn anew below
+        with torch.random.fork_rng(devices=[]):  # PyTorch's initial weights are replaced below
             layer = nn.Linear(before, after, device="cpu")
         bound = before**-0.5
         with torch.no_grad():
@@ -58,18 +58,18 @@ class PresentCells:
 
     Args:
         index: for each axis of the table, the numbers of the cells.
-        shape: of the table, (trace, arguments …, time).
+        shape: the shape of the table, (trace, *arguments, time).
     """
 
     index: tuple[Tensor, ...]
     shape: tuple[int, ...]
 
     def spread(self, values: Tensor) -> Tensor:
-        """A table of values, one for each cell."""
+        """Return the table, given a value for each cell."""
         return values.new_zeros(self.shape).index_put(self.index, values)
 
     def vectors(self, seen: Sequence[Tensor], *, static: bool) -> Tensor:
-        """What is seen of the arguments of each cell, side by side."""
+        """Return the concatenated inputs about the arguments of each cell."""
         trace, *entities, time = self.index
         nothing = torch.zeros_like(time)
         return torch.cat(
@@ -86,15 +86,15 @@ class PresentCells:
 
 
 class Network(nn.Module):
-    """A network over what is seen of the arguments, side by side; its output is a logit.
+    """A network on the concatenated inputs about the arguments; its output is a logit.
 
     Args:
-        module: from (…, width) to (…, 1) or (…).
-        static: the predicate does not change; what is seen at the first time point decides.
-        probability: the output is a degree already, not a logit.
-        over_time: the module sees all cells at once, with axes (trace, arguments …, time, width),
-            and may look from one to another; else it may see those that are present alone. If it
-            has an argument `present`, it is told which these are.
+        module: a module from shape (…, width) to (…, 1) or (…).
+        static: the predicate does not change; the inputs at the first time point decide.
+        probability: the output is already a degree, not a logit.
+        over_time: the module sees all cells at once, shape (trace, *arguments, time, width), and
+            may relate them to each other. Otherwise it may see only the present ones. If it has an
+            argument `present`, it receives a mask of the present cells.
     """
 
     def __init__(
@@ -105,37 +105,37 @@ class Network(nn.Module):
         probability: bool = False,
         over_time: bool = False,
     ) -> None:
-        """Keep a module."""
+        """Keep the module."""
         super().__init__()
         self.module, self.static, self.probability = module, static, probability
         self.over_time = over_time
 
     def forward(self, seen: Sequence[Tensor], cells: PresentCells | None = None) -> Tensor:
-        """The table, from what is seen of each argument (trace, entity, time, width).
+        """Compute the table from inputs of shape (trace, entity, time, width).
 
         Args:
-            seen: of each argument.
-            cells: those that are computed, if not all are.
+            seen: the inputs about each argument.
+            cells: the cells to compute; None for all.
 
         Raises:
-            DataError: the module does not take what is seen, or gives something else.
+            DataError: the module does not accept the inputs, or its output has the wrong shape.
         """
         degrees = self._degrees(self._numbers(seen, cells))
         return degrees if cells is None else cells.spread(degrees)
 
     def outputs(self, seen: Sequence[Tensor], cells: PresentCells | None = None) -> Tensor:
-        """What the module gives, as it is: the values, if a function is computed."""
+        """Return the raw outputs of the module, which are the values of a function."""
         numbers = self._numbers(seen, cells)
         return numbers if cells is None else cells.spread(numbers)
 
     def _degrees(self, numbers: Tensor) -> Tensor:
         if not self.probability:
             return torch.sigmoid(numbers)
-        # What is no number is found by those who know when it came up.
+        # NaN is reported elsewhere, where it is known when it first came up.
         if bool(((numbers < 0) | (numbers > 1)).any()):
             low, high = numbers.detach().aminmax()
             raise DataError(
-                f"a network that gives degrees gives numbers from {float(low):g} to "
+                f"a network that returns degrees gave numbers from {float(low):g} to "
                 f"{float(high):g}; expected [0, 1], or probability=False"
             )
         return numbers
@@ -148,20 +148,20 @@ class Network(nn.Module):
             return output.squeeze(-1)
         if output.shape != shape[:-1]:
             raise DataError(
-                f"a network gives shape {tuple(output.shape)} for vectors of shape "
-                f"{tuple(shape)}; one output is needed, not {output.shape[-1]}"
+                f"a network returned shape {tuple(output.shape)} for vectors of shape "
+                f"{tuple(shape)}; expected one output, not {output.shape[-1]}"
             )
         return output
 
 
 class Softmax(nn.Module):
-    """Predicates of which exactly one holds (or, with `other`, at most one): one network.
+    """Predicates of which exactly one holds, or at most one with `other`: one network.
 
     Args:
-        names: of the predicates.
-        module: from (…, width) to (…, number of names, and one more with `other`).
-        static: as of a network.
-        other: none of them may hold.
+        names: the names of the predicates.
+        module: a module from shape (…, width) to (…, number of names), plus one with `other`.
+        static: the predicates do not change; the inputs at the first time point decide.
+        other: whether none of them may hold.
     """
 
     over_time = False
@@ -169,23 +169,23 @@ class Softmax(nn.Module):
     def __init__(
         self, names: Sequence[str], module: nn.Module, *, static: bool = False, other: bool = False
     ) -> None:
-        """Keep a module."""
+        """Keep the module."""
         super().__init__()
         if not names:
-            raise DataError("predicates that exclude each other are at least one")
+            raise DataError("a group of predicates that exclude each other needs at least one")
         self.names, self.module, self.static, self.other = tuple(names), module, static, other
 
     def forward(
         self, seen: Sequence[Tensor], cells: PresentCells | None = None
     ) -> dict[str, Tensor]:
-        """The tables by name; of some cells, as a network has them."""
+        """Return the tables by name; `cells` selects the cells to compute."""
         shape, output = _applied(
             self.module, seen, cells, static=self.static, over_time=self.over_time
         )
         count = len(self.names) + self.other
         if output.shape != (*shape[:-1], count):
             raise DataError(
-                f"{count} outputs are needed for {listing(self.names)}"
+                f"a network must have {count} outputs for {listing(self.names)}"
                 f"{' and none of them' if self.other else ''}, not {output.shape[-1]} "
                 f"(shape {tuple(output.shape)})"
             )
@@ -194,27 +194,27 @@ class Softmax(nn.Module):
         return tables if cells is None else {n: cells.spread(t) for n, t in tables.items()}
 
     def degrees(self, output: Tensor) -> Tensor:
-        """Degrees that add up to 1."""
+        """Return degrees that sum to 1."""
         return output.softmax(-1)
 
 
 class Heads(Softmax):
-    """Predicates that share a network, each with an output of its own, which is a logit.
+    """Predicates that share a network, which has a separate logit for each.
 
     Args:
-        names: of the predicates.
-        module: from (…, width) to (…, number of names), as of a network that sees all cells.
-        static: as of a network.
+        names: the names of the predicates.
+        module: a module from shape (…, width) to (…, number of names), which sees all cells.
+        static: the predicates do not change; the inputs at the first time point decide.
     """
 
     over_time = True
 
     def __init__(self, names: Sequence[str], module: nn.Module, *, static: bool = False) -> None:
-        """Keep a module."""
+        """Keep the module."""
         super().__init__(names, module, static=static)
 
     def degrees(self, output: Tensor) -> Tensor:
-        """Degrees that know nothing of each other."""
+        """Return degrees that are independent of each other."""
         return output.sigmoid()
 
 
@@ -226,7 +226,7 @@ def _applied(
     static: bool,
     over_time: bool,
 ) -> tuple[torch.Size, Tensor]:
-    """The shape of the vectors that a module sees, and its output for them."""
+    """Return the shape of the inputs of a module, and its output for them."""
     more = {}
     if cells is None or over_time:
         vectors = side_by_side(seen, static=static)
@@ -244,33 +244,35 @@ def _applied(
         raise
     except (RuntimeError, ValueError, IndexError) as error:
         raise DataError(
-            f"a network does not take vectors of width {vectors.shape[-1]} "
+            f"a network does not accept vectors of width {vectors.shape[-1]} "
             f"(shape {tuple(vectors.shape)}): {str(error).strip().splitlines()[0]}"
         ) from error
     if not isinstance(output, Tensor) or not output.dim():
         kind = "a single number" if isinstance(output, Tensor) else type(output).__name__
-        raise DataError(f"a network gives {kind}; expected a tensor with an output for each vector")
+        raise DataError(
+            f"a network returned {kind}; expected a tensor with an output for each vector"
+        )
     if cells is None or not over_time:
         return vectors.shape, output
     if output.shape[: len(cells.shape)] != cells.shape:
         raise DataError(
-            f"a network gives shape {tuple(output.shape)} for vectors of shape "
-            f"{tuple(vectors.shape)}; expected the same axes, but for the last"
+            f"a network returned shape {tuple(output.shape)} for vectors of shape "
+            f"{tuple(vectors.shape)}; expected the same axes except for the last"
         )
     chosen = output[cells.index]
     return torch.Size((len(chosen), vectors.shape[-1])), chosen
 
 
 class Logits(nn.Module):
-    """A free logit for every cell of a table, or one that is averaged over neighbours in time.
+    """A free logit for every cell of a table, optionally averaged over neighbours in time.
 
-    To each is added a level, which is learned too, one for each trace.
+    A learned level, one for each trace, is added to every logit.
 
     Args:
-        shape: (traces, arguments …, time points or 1).
+        shape: (trace, *arguments, time or 1).
         scale: the standard deviation of the initial values.
-        reach: how far the average reaches, in steps; 0 for none.
-        generator: of random numbers.
+        reach: the reach of the average in steps; 0 for none.
+        generator: the source of random numbers.
     """
 
     kernel: Tensor | None
@@ -283,11 +285,11 @@ class Logits(nn.Module):
         reach: float = 0.0,
         generator: torch.Generator | None = None,
     ) -> None:
-        """Draw initial values."""
+        """Draw the initial values."""
         super().__init__()
         if len(shape) < 2 or min(shape) < 1:
             raise DataError(
-                f"logits have a shape (traces, arguments …, time points), not {tuple(shape)}"
+                f"logits must have a shape (traces, arguments …, time points), not {tuple(shape)}"
             )
         self.scale, self.reach = scale, reach
         self.values = nn.Parameter(torch.randn(tuple(shape), generator=generator) * scale)
@@ -296,28 +298,28 @@ class Logits(nn.Module):
         self.register_buffer("kernel", kernel, persistent=False)
 
     def forward(self) -> Tensor:
-        """The table."""
+        """Return the table."""
         values = self.values if self.kernel is None else self.values @ self.kernel.T
         return torch.sigmoid(values + self.level)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DataRule:
-    """A function of the given data and features to a table, computed once."""
+    """A function from given data and features to a table, computed once."""
 
     function: Callable[[Tables, Mapping[str, Tensor]], Tensor | SparseTable]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Defined:
-    """A predicate that is what a formula of other predicates says, at every time point.
+    """A predicate defined by a formula over other predicates, at every time point.
 
-    A static one is what the formula says at the first point of a trace.
+    A static predicate takes the degree of the formula at the first time point of a trace.
 
     Args:
-        variables: of the head, in order: `("x",)` for Stop(x).
-        formula: its text; its free variables are those of the head.
-        semantics: of the formula, if not that of the theory.
+        variables: the variables of the head, in order: `("x",)` for Stop(x).
+        formula: the text of the formula; its free variables are those of the head.
+        semantics: the semantics of the formula, if not that of the theory.
     """
 
     variables: tuple[str, ...]
@@ -326,23 +328,23 @@ class Defined:
 
 
 class Marginal(nn.Module):
-    """A probability for every cell of a table, which training by gradients does not change.
+    """A probability for every cell of a table, which gradient training does not change.
 
     Args:
-        shape: (traces, arguments …, time points or 1).
-        definition: what the predicate is in each world, if a formula says so.
+        shape: (trace, *arguments, time or 1).
+        definition: the definition of the predicate in each world, if it has one.
     """
 
     table: Tensor
 
     def __init__(self, shape: Sequence[int], definition: Defined | None = None) -> None:
-        """Nothing is probable yet."""
+        """Start with probability 0 everywhere."""
         super().__init__()
         self.definition = definition
         self.register_buffer("table", torch.zeros(tuple(shape)))
 
     def forward(self) -> Tensor:
-        """The table."""
+        """Return the table."""
         return self.table
 
 
@@ -350,7 +352,7 @@ Predicate = Network | Logits | DataRule | Defined | Marginal
 
 
 def side_by_side(seen: Sequence[Tensor], *, static: bool) -> Tensor:
-    """What is seen of each argument, joined: axes (trace, arguments …, time, width)."""
+    """Concatenate the inputs about each argument, shape (trace, *arguments, time, width)."""
     count = len(seen)
     moved = []
     for place, part in enumerate(seen):

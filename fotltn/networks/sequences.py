@@ -1,4 +1,4 @@
-"""Encoders: what is seen of an entity at a time may depend on what it was before, or also after."""
+"""Encoders over time: inputs about an entity that depend on its past, or also its future."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ import torch
 from torch import Tensor, nn
 
 from fotltn.errors import DataError, FotError, listing
-from fotltn.networks.encoders import Embeddings, FeatureInputs, Joined, Pieces
+from fotltn.networks.encoders import Embeddings, FeatureInputs, Joined, Pieces, SeenData
 
 EncoderKind = Literal["gru", "convolution", "transformer"]
 
 
-_MOST_PARTS = 4096  # of the data, for which is kept where entities are
+_MOST_PARTS = 4096  # the most parts of the data for which presence is cached
 
 
 def takes_presence(module: nn.Module) -> bool:
-    """Whether a module asks where entities are present, by an argument of that name."""
+    """Whether a module has an argument `present`, for where entities are present."""
     return "present" in inspect.signature(module.forward).parameters
 
 
 def _bound(parts: dict[int, Any]) -> None:
-    """Forget all parts where there are so many that they are hardly met again."""
+    """Clear the cache when it has too many parts for most of them to be met again."""
     if len(parts) >= _MOST_PARTS:
         parts.clear()
 
 
 class Encoded(nn.Module):
-    """What an encoder over time makes of what is seen of the entities of a sort.
+    """The output of an encoder over time, on the inputs about the entities of a sort.
 
     Args:
         sort: the name of the sort, for errors.
-        seen: what is seen, with axes (trace, entity, time, width).
-        encoder: from that, and where entities are (its argument `present`, with axes (trace,
-            entity, time), if it has one), to the same axes with any width.
-        present: where entities are.
+        seen: the inputs, shape (trace, entity, time, width).
+        encoder: a module from these inputs to the same shape with any width. If it has an argument
+            `present`, it receives where entities are present, shape (trace, entity, time).
+        present: where entities are present.
 
     Raises:
-        DataError: what is seen does not change over time, or the encoder gives another shape.
+        DataError: the inputs do not change over time, or the encoder returns another shape.
     """
 
     present: Tensor
@@ -53,7 +53,7 @@ class Encoded(nn.Module):
         encoder: nn.Module,
         present: Tensor,
     ) -> None:
-        """See how wide the encoder's vectors are."""
+        """Find out the width of the encoder's output."""
         super().__init__()
         self.sort, self.seen, self.encoder = sort, seen, encoder
         self.register_buffer("present", present, persistent=False)
@@ -62,16 +62,27 @@ class Encoded(nn.Module):
         with torch.no_grad():
             self.width: int = self(torch.zeros(1, dtype=torch.int64)).shape[-1]
 
+    def laid(self) -> SeenData:
+        """Return the current data."""
+        return self.seen.laid()._replace(there=self.present)
+
+    def put_over(self, seen: SeenData) -> None:
+        """Switch to other data."""
+        assert seen.there is not None
+        self.present = seen.there
+        self._parts.clear()
+        self.seen.put_over(seen)
+
     def forward(self, traces: Tensor | None = None) -> Tensor:
-        """The vectors of all entities, or of those of some traces, by number."""
+        """Return the vectors of all entities, or of those in some traces, given by number."""
         seen, present = self.seen(), self.present
         if traces is not None:
             present = self._present(traces)
             seen = seen if seen.shape[0] == 1 else seen.index_select(0, traces)
         if seen.shape[2] == 1 < present.shape[2]:
             raise DataError(
-                f"inputs.{self.sort}: an encoder looks over time, but what is seen of "
-                f"'{self.sort}' is the same at all times"
+                f"inputs.{self.sort}: an encoder needs inputs that change over time, but those "
+                f"of '{self.sort}' are the same at all times"
             )
         seen = seen.expand(*present.shape, seen.shape[-1])
         try:
@@ -80,19 +91,19 @@ class Encoded(nn.Module):
             raise
         except (RuntimeError, ValueError, IndexError, TypeError) as error:
             raise DataError(
-                f"the encoder of '{self.sort}' does not take vectors of shape "
+                f"the encoder of '{self.sort}' does not accept vectors of shape "
                 f"{tuple(seen.shape)}: {str(error).strip().splitlines()[0]}"
             ) from error
         if not isinstance(output, Tensor) or output.shape[:-1] != seen.shape[:-1]:
             shape = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
             raise DataError(
-                f"the encoder of '{self.sort}' gives {shape} for vectors of shape "
+                f"the encoder of '{self.sort}' returned {shape} for vectors of shape "
                 f"{tuple(seen.shape)}; expected the same axes (trace, entity, time) and any width"
             )
         return output
 
     def _present(self, traces: Tensor) -> Tensor:
-        """Where entities of some traces are; the same tensor for the same numbers."""
+        """Return where entities of some traces are present; cached by the numbers of the traces."""
         numbers, every, present = self._parts.get(id(traces), (None, None, traces))
         if numbers is not traces or every is not self.present:
             present = self.present.index_select(0, traces)
@@ -106,14 +117,14 @@ Inputs = Embeddings | FeatureInputs | Joined | Encoded
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Spans:
-    """The time from when each entity came until it left, as rows that begin together.
+    """The time from arrival to departure of each entity, as rows that begin together.
 
-    What an encoder makes of a row then depends neither on when the entity came nor on how long
-    other traces are.
+    So the output of an encoder for a row depends neither on when the entity arrived nor on the
+    length of other traces.
 
     Args:
-        rows: which entities are ever there, of all of all traces.
-        times: of each place of a row, its time.
+        rows: which entities are ever present, among those of all traces.
+        times: the time point of each place in a row.
         valid: which places of a row are before its end.
     """
 
@@ -123,7 +134,7 @@ class Spans:
 
     @staticmethod
     def of(present: Tensor) -> Spans:
-        """The rows of entities with axes (trace, entity, time)."""
+        """Build the rows from presence of shape (trace, entity, time)."""
         flat = present.reshape(-1, present.shape[-1])
         rows = flat.any(-1).nonzero().squeeze(-1)
         flat = flat[rows].int()
@@ -135,12 +146,12 @@ class Spans:
         return Spans(rows, torch.minimum(times, last), times <= last)
 
     def cut(self, values: Tensor) -> Tensor:
-        """Rows (row, place, width) of values with axes (trace, entity, time, width)."""
+        """Cut values of shape (trace, entity, time, width) into rows (row, place, width)."""
         flat = values.reshape(-1, *values.shape[-2:])[self.rows]
         return flat.gather(1, self.times.unsqueeze(-1).expand(-1, -1, flat.shape[-1]))
 
     def spread(self, rows: Tensor, like: Tensor) -> Tensor:
-        """Rows back at their times, with the axes of `like`; 0 elsewhere."""
+        """Put rows back at their times, in the shape of `like`; 0 elsewhere."""
         row, place = self.valid.nonzero(as_tuple=True)
         table = rows.new_zeros(math.prod(like.shape[:-1]), like.shape[-1], rows.shape[-1])
         table = table.index_put((self.rows[row], self.times[row, place]), rows[row, place])
@@ -148,22 +159,22 @@ class Spans:
 
 
 class TimeEncoder(nn.Module):
-    """An encoder over the time from when an entity came until it left.
+    """An encoder over the time from an entity's arrival to its departure.
 
-    Besides what it is given it sees whether the entity is present.
+    Besides its inputs, it sees whether the entity is present.
 
     Args:
-        width: of what is seen.
+        width: the width of the inputs.
         kind: a recurrent network ("gru"), convolutions ("convolution"), or "transformer".
-        size: of the vectors that it gives.
-        layers: how many.
-        causal: whether a vector depends on the past alone.
-        reach: of convolutions, how many steps each layer looks back (and, unless causal, ahead).
-        heads: of a transformer.
-        pieces: how numbers of what is seen are taken by pieces, if they are.
+        size: the width of the output.
+        layers: the number of layers.
+        causal: whether a vector depends only on the past.
+        reach: for convolutions, how many steps each layer looks back and, unless causal, ahead.
+        heads: the number of heads of a transformer.
+        pieces: how to encode numbers by pieces, if at all.
 
     Raises:
-        DataError: there is no such kind, a number is below 1, or heads do not divide the width.
+        DataError: the kind is unknown, a number is below 1, or the heads do not divide the width.
     """
 
     def __init__(
@@ -178,14 +189,14 @@ class TimeEncoder(nn.Module):
         heads: int = 2,
         pieces: Pieces | None = None,
     ) -> None:
-        """Draw initial weights from PyTorch's own generator."""
+        """Draw initial weights from PyTorch's global generator."""
         super().__init__()
         if kind not in get_args(EncoderKind):
-            raise DataError(f"encoders are {listing(get_args(EncoderKind))}, not '{kind}'")
+            raise DataError(f"encoders can be {listing(get_args(EncoderKind))}, not '{kind}'")
         if min(width, size, layers, reach, heads) < 1:
             raise DataError(
                 f"the width ({size}), layers ({layers}), reach ({reach}) and heads ({heads}) of an "
-                "encoder are whole numbers from 1"
+                "encoder must be whole numbers of at least 1"
             )
         if kind == "transformer" and size % heads:
             raise DataError(f"{heads} heads do not divide a transformer's width of {size}")
@@ -201,7 +212,7 @@ class TimeEncoder(nn.Module):
         self._spans: dict[int, tuple[Tensor, Spans]] = {}
 
     def forward(self, seen: Tensor, present: Tensor) -> Tensor:
-        """Vectors with axes (trace, entity, time, size); 0 where an entity is not there."""
+        """Return vectors of shape (trace, entity, time, size), 0 where an entity is absent."""
         known, spans = self._spans.get(id(present), (None, None))
         if spans is None or known is not present:
             spans = Spans.of(present)
@@ -213,7 +224,7 @@ class TimeEncoder(nn.Module):
             there = rows[..., -1:]
             rows = torch.cat([self.pieces(rows[..., :-1]) * there, there], dim=-1)
         if not len(rows):
-            rows = rows.new_zeros(1, 1, rows.shape[-1])  # for the width alone
+            rows = rows.new_zeros(1, 1, rows.shape[-1])  # a dummy row, to get the width
             width = self.core(rows, rows[..., 0] > 0).shape[-1]
             return seen.new_zeros(*present.shape, width)
         return spans.spread(self.core(rows, spans.valid), present) * told
@@ -272,7 +283,7 @@ class _Transformer(nn.Module):
 
 
 def _positions(places: Tensor, width: int) -> Tensor:
-    """Places as waves of different lengths, a vector of a width each."""
+    """Encode places as waves of different lengths, as vectors of the given width."""
     rates = torch.exp(-math.log(1e4) * torch.arange(0, width, 2, device=places.device) / width)
     angles = places.unsqueeze(-1) * rates
     return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)[:, :width]

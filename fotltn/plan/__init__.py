@@ -1,1 +1,1 @@
-"""Expressions and sizes to plans, plans to tensors."""
+"""Build plans from expressions and sizes, and run plans on data."""

@@ -1,9 +1,9 @@
-"""Ragged batches in blocks: traces of about the same size together, each block without padding.
+"""Split ragged batches into blocks of traces of similar size, each with little padding.
 
-A batch has room for its longest trace and for the most entities that a trace has. Where traces
-differ, most of that room is padding. What is asked of each trace at its first point is the same in
-a block of traces that are alike, whose tables end with the longest of them, and with the last
-entity that a guard lets any quantifier see.
+The tables of a batch are as large as its longest trace and its most crowded trace require. Where
+traces differ, most of that space is padding. The value of each trace at its first time point does
+not change if traces are evaluated in blocks of similar ones. The tables of a block end with its
+longest trace, and with the last entity that the guards let any quantifier see.
 """
 
 from __future__ import annotations
@@ -18,25 +18,26 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fotltn.algebra.expr import Expr, free_axes, free_axes_of_all
+from fotltn.algebra.expr import Expr
 from fotltn.kernels.tracing import is_learned
 from fotltn.logic import core as c
+from fotltn.logic.parts import free_axes, free_axes_of_all, predicates_in
 from fotltn.semantics.sparse import SparseTable
 from fotltn.semantics.tables import Tables, Value, sort_of
 from fotltn.tree import postorder
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 
-#: Cells that one more step of a plan is worth, on a CPU: its own time without any data.
+#: The number of cells that cost as much, on a CPU, as the overhead of one more step of a plan.
 STEP_CELLS = 2**14
 
-_MOST = 64  # blocks
-_PLACES = 64  # where a block may be cut along a size
+_MOST = 64  # the maximum number of blocks
+_PLACES = 64  # the number of places where a block may be cut along a size
 
 
 @dataclass(frozen=True, slots=True)
 class TraceBlock:
-    """Some traces, and the room that the largest of them needs."""
+    """Some traces, and the table size that the largest of them needs."""
 
     traces: Ints
     horizon: int
@@ -51,11 +52,11 @@ class TraceBlock:
 
 
 def counted(formulas: Sequence[c.Formula], tables: Tables) -> dict[str, Ints]:
-    """By sort, how many entities of each trace can count, if guards of all quantifiers say so.
+    """Return, by sort, how many entities of each trace can count, if all quantifiers are guarded.
 
     Entities after these are never seen: each quantifier over the sort has a guard with a given
-    predicate that is false of them. Sorts with entities that are named, listed in relations or
-    given by functions are left out, since their numbers must stay.
+    predicate that is false for them. Sorts whose entities are named, listed in relations or
+    returned by functions are left out, because their numbers must not change.
     """
     nodes = list(postorder(*formulas))
     fixed = _fixed(nodes)
@@ -70,14 +71,14 @@ def counted(formulas: Sequence[c.Formula], tables: Tables) -> dict[str, Ints]:
 
 
 def _fixed(nodes: Sequence[c.Core]) -> set[str]:
-    """The sorts whose entities are named, listed in relations or given by functions."""
+    """Return the sorts whose entities are named, listed in relations or returned by functions."""
     named = {n.sort for n in nodes if isinstance(n, c.Constant | c.Apply)}
     variables = (n for n in nodes if isinstance(n, c.Variable))
     return named | {n.sort for n in variables if n.axis.relation is not None}
 
 
 def _atoms(guard: c.Formula | None, axis: c.Axis) -> list[c.Atom]:
-    """The atoms about a variable that must be true for a guard to be."""
+    """Return the atoms about a variable that must be true for a guard to be true."""
     atoms: list[c.Atom] = []
     waiting = [] if guard is None else [guard]
     while waiting:
@@ -97,15 +98,17 @@ def _atoms(guard: c.Formula | None, axis: c.Axis) -> list[c.Atom]:
 
 
 def _last(atom: c.Atom, axis: c.Axis, tables: Tables) -> Ints:
-    """For each trace, how many entities there are up to the last that an atom is true of."""
+    """Return, for each trace, the number of entities up to the last one an atom is true of."""
     place = 1 + atom.args.index(c.Variable(axis, str(axis.sort)))
     table = tables.table(atom.predicate)
     if isinstance(table, SparseTable):
         if table.default != 0:
             return np.full(tables.batch, table.shape[place], dtype=np.int64)
-        true = table.index[:, table.value > 0].cpu()
+        traces, entities = table.index[0], table.index[place]
+        if not bool((true := table.value > 0).all()):
+            traces, entities = traces[true], entities[true]
         last = torch.zeros(table.shape[0], dtype=torch.int64)
-        last.scatter_reduce_(0, true[0].long(), true[place].long() + 1, "amax")
+        last.scatter_reduce_(0, traces.cpu().long(), entities.cpu().long() + 1, "amax")
     else:
         others = [d for d in range(1, table.dim()) if d != place]
         true = (table.detach() > 0).any(others) if others else table.detach() > 0
@@ -118,10 +121,10 @@ def _last(atom: c.Atom, axis: c.Axis, tables: Tables) -> Ints:
 
 
 class Costs:
-    """About how many cells the parts of expressions, or of formulas, have, by sizes."""
+    """Estimates the number of cells of all parts of expressions or formulas, given sizes."""
 
     def __init__(self, roots: Iterable[Expr | c.Formula]) -> None:
-        """Count the parts by what they depend on; what formulas say is computed at all times."""
+        """Count the parts by the axes they depend on; formulas are computed at all time points."""
         self.kinds: Counter[tuple[tuple[str, ...], bool]] = Counter()
         listed = list(roots)
         free = free_axes_of_all(*listed)
@@ -136,7 +139,7 @@ class Costs:
         self.steps = self.kinds.total()
 
     def cells(self, horizon: int, sizes: Mapping[str, int]) -> int:
-        """The cells of one trace."""
+        """Return the number of cells for one trace."""
         return sum(
             count * math.prod(sizes[s] for s in sorts) * (horizon if timed else 1)
             for (sorts, timed), count in self.kinds.items()
@@ -146,7 +149,7 @@ class Costs:
 def divided(
     costs: Costs, lengths: Ints, counts: Mapping[str, Ints], sizes: Mapping[str, int]
 ) -> list[TraceBlock]:
-    """Blocks of traces, cut in two again and again where that saves most, while it is worth it."""
+    """Divide traces into blocks: cut in two where that saves most, as long as it pays off."""
 
     def block(traces: Ints) -> TraceBlock:
         most = {sort: int(n[traces].max()) for sort, n in counts.items()}
@@ -183,11 +186,11 @@ def divided(
 
 
 class Layout:
-    """The blocks of a batch: tables apart, values together again. What has not changed is cut once.
+    """The blocks of a batch: splits tables, and joins values. Unchanged tables are split once.
 
     Args:
-        formulas: closed ones, whose values at the first point are asked for.
-        costs: of what computes them.
+        formulas: closed formulas whose values at the first time point are needed.
+        costs: the cost of the parts that compute them.
         tables: the batch.
     """
 
@@ -202,7 +205,7 @@ class Layout:
         self.predicates = {n.predicate: tuple(map(sort_of, n.args)) for n in atoms}
         self.functions = {n.function: tuple(map(sort_of, n.args)) for n in applied}
         guards = [n.guard for n in nodes if isinstance(n, c.Quantifier) and n.guard is not None]
-        deciding = {n.predicate for n in postorder(*guards) if isinstance(n, c.Atom)}
+        deciding = predicates_in(*guards)
         self.guards = {name: tables.table(name) for name in deciding}
         self._cells: dict[tuple[object, ...], tuple[Tensor, list[tuple[int, ...]]]] = {}
         self._facts: dict[str, tuple[Tensor, list[tuple[Tensor, Tensor]]]] = {}
@@ -210,11 +213,11 @@ class Layout:
         self._lengths: tuple[Tensor, list[Tensor]] | None = None
 
     def fits(self, tables: Tables) -> bool:
-        """Whether the tables of guards are those that the blocks were chosen by."""
+        """Whether the tables of guards are still those that the blocks were chosen by."""
         return all(tables.table(name) is table for name, table in self.guards.items())
 
     def joined(self, parts: Sequence[Mapping[str, Value]]) -> dict[str, Value]:
-        """Values of all traces, in their order, from those of the blocks."""
+        """Join the values of the blocks into those of all traces, in order."""
         values = {}
         for name in parts[0]:
             tensors = [
@@ -225,23 +228,23 @@ class Layout:
             values[name] = Value((), all_traces.index_select(0, self.order.to(all_traces.device)))
         return values
 
-    def models(self, model: Tables) -> list[Tables]:
-        """The tables of each block."""
-        predicates = {n: self._table(n, model.table(n), s) for n, s in self.predicates.items()}
+    def parts(self, tables: Tables) -> list[Tables]:
+        """Return the tables of each block."""
+        predicates = {n: self._table(n, tables.table(n), s) for n, s in self.predicates.items()}
         functions = {
-            n: self._dense(f"{n}()", model.function(n), s) for n, s in self.functions.items()
+            n: self._dense(f"{n}()", tables.function(n), s) for n, s in self.functions.items()
         }
         features = {
             s: self._dense(f"features of {s}", t, (s,), vectors=True)
-            for s, t in model.features.items()
+            for s, t in tables.features.items()
         }
-        if self._lengths is None or self._lengths[0] is not model.lengths:
-            device = model.lengths.device
+        if self._lengths is None or self._lengths[0] is not tables.lengths:
+            device = tables.lengths.device
             numbers = [torch.from_numpy(b.traces).to(device) for b in self.blocks]
-            self._lengths = (model.lengths, [model.lengths[n] for n in numbers])
+            self._lengths = (tables.lengths, [tables.lengths[n] for n in numbers])
         return [
             replace(
-                model, sizes=block.sizes, horizon=block.horizon, lengths=self._lengths[1][i],
+                tables, sizes=block.sizes, horizon=block.horizon, lengths=self._lengths[1][i],
                 predicates={n: t[i] for n, t in predicates.items()},
                 functions={n: t[i] for n, t in functions.items()},
                 features={s: t[i] for s, t in features.items()},
@@ -259,7 +262,7 @@ class Layout:
     def _unless_cut(
         self, name: str, tensor: Tensor, cut: Callable[[], list[Tensor]]
     ) -> list[Tensor]:
-        """Parts of a tensor, made again only if it is another one or was written to."""
+        """Return the parts of a tensor, cut again only if the tensor was replaced or written to."""
         version = _version(tensor)
         old = self._cut.get(name)
         if old is not None and old[0] is tensor and old[1] == version:
@@ -272,7 +275,7 @@ class Layout:
     def _dense(
         self, name: str, table: Tensor, sorts: tuple[str, ...], *, vectors: bool = False
     ) -> list[Tensor]:
-        """The parts of a table that blocks see, gathered at once; its cells may be vectors."""
+        """Return the parts of a table that blocks see, gathered at once; cells may be vectors."""
         shape = table.shape[:-1] if vectors else table.shape
         each = table.shape[len(shape) :]
 
@@ -289,7 +292,7 @@ class Layout:
     def _places(
         self, shape: Sequence[int], sorts: tuple[str, ...], device: torch.device
     ) -> tuple[Tensor, list[tuple[int, ...]]]:
-        """The flat numbers of the cells of all blocks, and the shapes of their tables."""
+        """Return the flat numbers of the cells of all blocks, and the shapes of their tables."""
         traces, *sizes = shape
         numbers = torch.arange(math.prod(shape)).reshape(*shape)
         cells, shapes = [], []
@@ -319,24 +322,24 @@ class Layout:
 
 
 def layout(formulas: Sequence[c.Formula], costs: Costs, tables: Tables) -> Layout | None:
-    """Blocks of a batch for closed formulas at the first point, if these save much padding."""
+    """Choose blocks for closed formulas at the first time point, if they save much padding."""
     if any(free_axes(formula) for formula in formulas):
         return None
-    if tables.lengths.device.type != "cpu":  # there a step takes longer than its padding
+    if tables.lengths.device.type != "cpu":  # a step on a GPU costs more than the padding
         return None
     blocks = Layout(formulas, costs, tables)
     return blocks if len(blocks.blocks) > 1 else None
 
 
 def _version(table: Tensor) -> int | None:
-    """A number that changes with a tensor, if it is one to keep parts of; None if it is not."""
+    """Return a number that changes when a tensor is written to; None if parts cannot be cached."""
     if is_learned(table):
         return None
     return 0 if table.is_inference() else table._version
 
 
 def _rows(block: TraceBlock, table: SparseTable, sorts: tuple[str, ...]) -> tuple[Tensor, Tensor]:
-    """The numbers of the facts that a block sees, and where they are there."""
+    """Return the numbers of the facts that a block sees, and their places in the block."""
     index = table.index
     seen = index[-1] < block.horizon
     for row, sort in zip(index[1:-1], sorts, strict=True):

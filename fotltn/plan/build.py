@@ -1,4 +1,4 @@
-"""Expressions and sizes to a plan under a memory budget."""
+"""Build a plan from expressions and sizes, within a memory budget."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from fotltn.plan.sparsity import (
 )
 from fotltn.tree import children, descend
 
-#: The memory that intermediate results may take, unless the caller says otherwise.
+#: The memory that intermediate results may take by default.
 BUDGET = 4 * 2**30
 
-#: A mean is written as a sum of means if these take less than this part of its operations.
+#: A mean is written as a sum of means if these take less than this share of its operations.
 WORTH = 1.0
 
-#: Why a formula stays whole.
+#: The reason given for a formula that is not split up.
 EQUATIONS = "by the equations"
 
 _GIVEN = (c.Equal, c.Compare, c.Edge)
@@ -51,7 +51,7 @@ def build(
     """Choose a route for every part.
 
     Raises:
-        LimitError: a step, or what all steps hold together, needs more memory than the budget.
+        LimitError: a step, or all steps together, need more memory than the budget.
     """
     try:
         return _within(_Planner(sizes, budget, WORTH), roots, dense or {})
@@ -77,7 +77,7 @@ class _Planner:
     sizes: Sizes
     budget: int
     worth: float
-    known: frozenset[e.Expr] = frozenset()  # what has been computed before
+    known: frozenset[e.Expr] = frozenset()  # parts that are already computed
     expansions: dict[e.Reduce, tuple[e.Expr, str] | None] = field(default_factory=dict)
     held: int = 0
     passing: int = 0
@@ -90,7 +90,7 @@ class _Planner:
     def plan(
         self, roots: Mapping[str, e.Expr], dense: Mapping[str, tuple[int, int]] | None = None
     ) -> Plan:
-        """The steps of roots, without those that a renamed part made superfluous."""
+        """Return the steps of the roots, without those that a renamed part made superfluous."""
         for root in roots.values():
             self.add(root)
         parts = needed(roots.values(), self.steps)
@@ -101,11 +101,11 @@ class _Planner:
 
     @property
     def left(self) -> int:
-        """What of the budget a step may hold on to."""
+        """The part of the budget that a step may keep."""
         return self.budget - self.held - self.passing
 
     def add(self, root: e.Expr) -> None:
-        """Plan an expression and what it needs, without recursion over depth."""
+        """Plan an expression and its inputs, without recursion."""
         stack = [root]
         chosen: dict[e.Expr, Step] = {}
         while stack:
@@ -183,7 +183,7 @@ class _Planner:
         return self.products(node) or self.support(node) or self.expanded(node) or self.dense(node)
 
     def products(self, node: e.Reduce) -> Step | None:
-        """A mean of products, over facts or axis by axis."""
+        """Plan a mean of products, over facts or axis by axis."""
         if node.kind is not e.Reduction.MEAN:
             return None
         factors = list(node.x.factors) if isinstance(node.x, e.Product) else [node.x]
@@ -192,7 +192,7 @@ class _Planner:
         return self.sparse(node, factors) or self.contraction(node, factors)
 
     def sparse(self, node: e.Reduce, factors: list[e.Expr]) -> Step | None:
-        """A sum over the facts of one factor, the others looked up there."""
+        """Plan a sum over the facts of one factor, with the other factors looked up there."""
         drivers = []
         for factor in factors:
             leaf = sparse_leaf(factor, self.sizes)
@@ -205,8 +205,9 @@ class _Planner:
             if span or outer or late:
                 continue
             table = self.sizes.sparse[leaf.predicate]
-            # With another default, the cells without facts would be a difference of two sums,
-            # whose rounding a root may magnify: then the facts are laid out instead.
+            # With another default, the cells without facts would contribute a difference of two
+            # sums,
+            # whose rounding error a root may magnify: then the facts are made dense instead.
             if default(factor, leaf, table) == 0:
                 drivers.append((table.facts, factor, leaf, others))
         if not drivers:
@@ -223,7 +224,7 @@ class _Planner:
         )  # fmt: skip
 
     def contraction(self, node: e.Reduce, factors: list[e.Expr]) -> Step | None:
-        """A sum of products, if no factor has all the axes."""
+        """Plan a sum of products, if no factor has all the axes."""
         axes = frozenset[c.Axis]().union(*(f.axes for f in factors))
         timed = any(f.timed for f in factors)
         if len(factors) < 2 or all(f.axes == axes and f.timed == timed for f in factors):
@@ -238,7 +239,7 @@ class _Planner:
         )
 
     def support(self, node: e.Reduce) -> Step | None:
-        """A reduction that is one constant wherever a table has no fact."""
+        """Plan a reduction that is constant wherever a table has no fact."""
         if node.guard is not None:
             return None
         for leaf, constant in supports(node.x, self.sizes):
@@ -258,9 +259,9 @@ class _Planner:
         return None
 
     def expanded(self, node: e.Reduce) -> Step | None:
-        """A mean as a sum of means, if these are cheaper than all cells of its body."""
+        """Plan a mean as a sum of means, if these are cheaper than all cells of its body."""
         if node not in self.expansions:
-            self.expansions[node] = None  # not again inside itself
+            self.expansions[node] = None  # do not expand it again inside itself
             self.expansions[node] = self.expand(node)
         way = self.expansions[node]
         return way and Step(node, Route.EXPANDED, way[1], (way[0],), 0, 0)
@@ -295,7 +296,7 @@ class _Planner:
         return best
 
     def dense(self, node: e.Reduce) -> Step:
-        """Everything at once if the budget allows, else a part of one axis at a time."""
+        """Plan everything at once if the budget allows, or else one part of an axis at a time."""
         body = node.x
         mask = () if node.guard is None else (guard_factor(node, self.sizes),)
         region = [n for n in self.region(body, *mask) if n not in self.steps]
@@ -329,29 +330,29 @@ class _Planner:
                 f"more than the budget of {self.budget:,}{other}"
             )
         chunks = math.ceil(size / width)
-        why = f"dense would take {need:,} bytes; {chunks} parts of {axis}, anew for gradients"
+        why = f"dense would take {need:,} bytes; {chunks} parts of {axis}, recomputed for gradients"
         return Step(
             node, Route.CHUNKED, why, tuple(hoisted), 2 * flops, held, axis=axis, chunks=chunks,
             region=plan, passing=plan.peak,
         )  # fmt: skip
 
     def light(self, node: e.Expr) -> bool:
-        """A reduction inside another that need not be laid out: over facts, or by products."""
+        """Whether a reduction inside another one need not be dense: over facts, or by products."""
         if not isinstance(node, e.Reduce):
             return False
         return bool(self.products(node) or self.few(node) or self.expanded(node))
 
     def few(self, node: e.Reduce) -> bool:
-        """Whether what a reduction holds for each fact is less than its cells, and fits."""
+        """Whether the values that a reduction holds for facts are fewer than its cells, and fit."""
         step = self.support(node) if self.worth else None
         return step is not None and step.bytes <= min(self.left // 2, self.sizes.bytes(node.x))
 
     def region(self, *roots: e.Expr) -> list[e.Expr]:
-        """What a dense reduction holds at once, down to the light reductions inside it."""
+        """Return what a dense reduction holds at once, down to the light reductions inside it."""
         return descend(roots, lambda node: () if self.light(node) else _operands(node))
 
     def hoisted(self, axis: c.Axis, *roots: e.Expr) -> list[e.Expr]:
-        """What is computed once, outside the chunks: light reductions, and what lacks the axis."""
+        """Return what is computed once, outside the chunks: light or independent of the axis."""
 
         def inside(node: e.Expr) -> bool:
             return axis in node.axes and not self.light(node)
@@ -360,12 +361,12 @@ class _Planner:
         return [part for part in parts if not inside(part) and not isinstance(part, e.Scalar)]
 
     def cells(self, node: e.Reduce) -> int:
-        """The cells that a dense evaluation of a reduction's body has."""
+        """Return the number of cells in a dense evaluation of a reduction's body."""
         return self.sizes.cells(node.x.axes | set(node.over), node.x.timed or node.time)
 
 
 def guard_factor(node: e.Reduce, sizes: Sizes) -> e.Expr:
-    """A guard as a factor that is 1 or 0: the facts of a table, or given data."""
+    """Return a guard as a factor that is 1 or 0: the facts of a table, or given data."""
     guard = node.guard
     assert guard is not None
     if isinstance(guard, c.Atom) and guard.predicate in sizes.sparse:
@@ -380,7 +381,7 @@ def _operands(node: e.Expr) -> list[e.Expr]:
 
 
 def _path_cost(node: e.Reduce, factors: list[e.Expr], sizes: Sizes) -> tuple[int, int, str]:
-    """FLOPs and memory of summing axes out one after the other, cheapest first."""
+    """Return the FLOPs and memory of summing out one axis after another, cheapest first."""
     import opt_einsum
 
     letters: dict[object, str] = {}
@@ -409,5 +410,5 @@ def _path_cost(node: e.Reduce, factors: list[e.Expr], sizes: Sizes) -> tuple[int
 
 
 def _speed(route: Route) -> float:
-    """Operations of a contraction in the time of one at every cell, about."""
+    """Estimate how many operations of a contraction take as long as one at every cell."""
     return 8.0 if route is Route.CONTRACTION else 1.0

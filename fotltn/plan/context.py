@@ -1,4 +1,4 @@
-"""One evaluation in progress, and the pointwise operations that every step may need."""
+"""The state of one evaluation, and the pointwise operations that every step may need."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fotltn.semantics.tables import Tables, Value
 
 @dataclass(slots=True, eq=False)
 class Run:
-    """One evaluation: the data, and what has been computed so far."""
+    """One evaluation: its data, and the results so far."""
 
     tables: Tables
     semantics: Semantics
@@ -35,7 +35,7 @@ class Run:
     ragged: bool = False
 
     def inside(self, axes: int) -> Tensor | None:
-        """Which points lie inside each trace, with room for entity axes; None if all do."""
+        """Return which points lie inside each trace, with `axes` entity axes; None if all do."""
         if not self.ragged:
             return None
         if self._inside is None:
@@ -43,11 +43,12 @@ class Run:
         return self._inside.reshape(self.tables.batch, *[1] * axes, self.tables.horizon)
 
     def facts(self, leaf: e.TableLeaf) -> LeafFacts:
-        """The facts of a leaf, made ready once, with the degrees of now."""
+        """Return the facts of a leaf, prepared once, with their current degrees."""
         table = self.tables.table(leaf.predicate)
         assert isinstance(table, SparseTable)
         if leaf not in self.bound:
-            # What is bound stays; the degrees of now, and what they were computed from, must not.
+            # The prepared facts stay; the current degrees, and their graph, must not stay with
+            # them.
             self.bound[leaf] = bind(leaf, table, replace(self.tables, predicates={}))
         self.bound[leaf].table = table
         return self.bound[leaf]
@@ -56,7 +57,7 @@ class Run:
 def count_points(
     node: e.Reduce, present: Collection[c.Axis], timed: bool, rank: int, run: Run
 ) -> Tensor | float:
-    """The number of points of each mean, over the axes that are present; others cancel."""
+    """Count the points of each mean over the axes that are present; the others cancel."""
     sizes = [run.tables.size(a) for a in node.over]
     if 0 in sizes:
         return math.inf
@@ -69,7 +70,7 @@ def count_points(
 
 
 def pointwise(node: e.PointwiseExpr, parts: Sequence[Tensor]) -> Tensor:
-    """The values of a pointwise operation."""
+    """Compute a pointwise operation."""
     match node:
         case e.Affine(_, -1, offset):
             return offset - parts[0]

@@ -1,21 +1,21 @@
-"""What evaluation by the equations costs: every subformula at every binding and time point."""
+"""The cost of evaluation by the equations: every subformula at every binding and time point."""
 
 from __future__ import annotations
 
 from collections import Counter
 
-from fotltn.algebra.expr import free_axes_of_all
 from fotltn.errors import LimitError
 from fotltn.logic import core as c
+from fotltn.logic.parts import free_axes_of_all
 from fotltn.plan.sizes import Sizes
 from fotltn.tree import Node, children, postorder
 
-#: Temporary numbers of an operator for each of its cells, beside its result.
+#: Temporary numbers that an operator needs for each of its cells, besides its result.
 _PASSING = {c.Quantifier: 3, c.Aggregate: 4, c.Until: 8}
 
 
 def dense_cost(formula: c.Formula, sizes: Sizes) -> tuple[int, int]:
-    """FLOPs, and bytes of all intermediate results, of the obvious evaluation."""
+    """Return the FLOPs of the direct evaluation, and the bytes of all intermediate results."""
     flops = held = 0
     for node, axes in free_axes_of_all(formula).items():
         if not isinstance(node, c.Formula):
@@ -32,9 +32,9 @@ def dense_cost(formula: c.Formula, sizes: Sizes) -> tuple[int, int]:
 
 
 def peak_bytes(formula: c.Formula, sizes: Sizes) -> int:
-    """The most bytes that evaluation by the equations holds at once, without gradients.
+    """Return the peak memory of evaluation by the equations, in bytes, without gradients.
 
-    A result is let go when nothing needs it any more, as `tree.fold` does.
+    A result is freed after its last use, as `tree.fold` does.
     """
     axes = free_axes_of_all(formula)
     order = list(postorder(formula))
@@ -59,10 +59,10 @@ def peak_bytes(formula: c.Formula, sizes: Sizes) -> int:
 
 
 def check_peak(name: str, formula: c.Formula, sizes: Sizes, budget: int) -> None:
-    """Refuse a formula that evaluation by the equations has no room for.
+    """Raise an error for a formula whose evaluation by the equations exceeds the budget.
 
     Raises:
-        LimitError: with the formula's name, what it needs and what there is.
+        LimitError: names the formula, the memory it needs and the budget.
     """
     needed = peak_bytes(formula, sizes)
     if needed > budget:
@@ -73,5 +73,5 @@ def check_peak(name: str, formula: c.Formula, sizes: Sizes, budget: int) -> None
 
 
 def called(name: str) -> str:
-    """A formula by its name, in a sentence."""
+    """Return the name of a formula for use in a sentence."""
     return f"'{name}'" if name else "the formula"

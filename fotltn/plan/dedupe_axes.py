@@ -1,4 +1,4 @@
-"""Parts that are the same but for the name of their one axis: P(x)^4 and P(y)^4."""
+"""Find parts that are equal up to the name of their only axis, such as P(x)^4 and P(y)^4."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ _ROUTES = {Route.POINTWISE, Route.SHIFT, Route.SCAN, Route.POINT, Route.PAIRS}
 
 
 class Twins:
-    """Numbers for shapes; two parts of one number differ in the name of an axis alone."""
+    """Numbers for shapes: two parts with the same number differ only in the name of an axis."""
 
     def __init__(self, cut: Collection[Axis] = ()) -> None:
-        """Nothing is known yet; axes that are `cut` have no twins, being parts of others."""
+        """Start empty; axes that are `cut` have no twins, because they are parts of other axes."""
         self._cut = frozenset(cut)
         self._numbers: dict[Hashable, int] = {}
         self._shapes: dict[e.Expr, int] = {}
         self._first: dict[int, e.Expr] = {}
 
     def find(self, step: Step) -> e.Expr | None:
-        """A part planned before that has the values of this one, or None."""
+        """Return an earlier part with the same values as this one, or None."""
         key = self._key(step)
         if key is None:
             return None
@@ -45,6 +45,6 @@ class Twins:
             return None
         if any(i not in self._shapes for i in step.inputs):
             return None
-        # until at one point is one step, with the settings of both
+        # until at a single time point is one step, with the settings of both nodes
         inner = e.settings(node.x) if isinstance(node, e.At) and step.route is Route.PAIRS else ()
         return (e.settings(node), inner, tuple(self._shapes[i] for i in step.inputs))

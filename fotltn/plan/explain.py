@@ -1,16 +1,17 @@
-"""A plan as text."""
+"""Print plans as text."""
 
 from __future__ import annotations
 
 from fotltn.algebra import expr as e
 from fotltn.algebra.show import brief, scope
+from fotltn.format import about, size
 from fotltn.plan.plan import Plan, Step, needed
 
 _WIDTH = 72
 
 
 def explain(plan: Plan) -> str:
-    """For each root its steps (shared ones where they first occur), then a summary."""
+    """List the steps of each root, shared ones where they first occur, then a summary."""
     names = {step.node: f"r{i}" for i, step in enumerate(plan.steps)}
     by_node = {step.node: step for step in plan.steps}
     shown: set[e.Expr] = set()
@@ -26,31 +27,31 @@ def explain(plan: Plan) -> str:
             flops, held = plan.dense[name]
             mine = [by_node[n] for n in parts]
             lines.append(
-                f"  = {names.get(root, '')}: {count(sum(s.flops for s in mine))} FLOPs, "
+                f"  = {names.get(root, '')}: {about(sum(s.flops for s in mine))} FLOPs, "
                 f"{size(sum(s.bytes for s in mine))}; "
-                f"dense: {count(flops)} FLOPs, {size(held)}"
+                f"dense: {about(flops)} FLOPs, {size(held)}"
             )
         lines.append("")
     return "\n".join([*lines, summary(plan)])
 
 
 def summary(plan: Plan) -> str:
-    """One line on the whole plan."""
+    """Summarise the plan in one line."""
     flops = sum(s.flops for s in plan.steps)
     text = (
-        f"{len(plan.steps)} steps, {count(flops)} FLOPs, at most {size(plan.peak)} of intermediate "
+        f"{len(plan.steps)} steps, {about(flops)} FLOPs, at most {size(plan.peak)} of intermediate "
         f"results (budget {size(plan.budget)})"
     )
     if plan.dense:
         dense_flops = sum(f for f, _ in plan.dense.values())
         dense_bytes = sum(b for _, b in plan.dense.values())
-        text += f"; dense: {count(dense_flops)} FLOPs, {size(dense_bytes)}"
+        text += f"; dense: {about(dense_flops)} FLOPs, {size(dense_bytes)}"
     return text
 
 
 def _lines(step: Step, names: dict[e.Expr, str]) -> list[str]:
     text = _short(brief(step.node, names))
-    costs = f"{count(step.flops)} FLOPs, {size(step.bytes)}"
+    costs = f"{about(step.flops)} FLOPs, {size(step.bytes)}"
     lines = [f"  {names[step.node]:>4} {step.route:<11} [{scope(step.node)}] {text}  ({costs})"]
     if step.why:
         lines.append(f"       {'':<11} {step.why}")
@@ -61,29 +62,14 @@ def _short(text: str) -> str:
     return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 1]}…"
 
 
-def count(number: float) -> str:
-    """A large number in few digits: 1.2 M."""
-    return _scaled(number, 1000.0, ("", " k", " M", " G", " T"), ".3g")
-
-
-def size(number: float) -> str:
-    """Bytes in few digits: 1.2 MiB."""
-    return _scaled(number, 1024.0, (" B", " KiB", " MiB", " GiB", " TiB"), ".0f")
-
-
 def duration(seconds: float) -> str:
-    """Seconds in few digits: 1.2 ms."""
+    """Format seconds with few digits: 1.2 ms."""
     power = sum(seconds < 1000.0**-n for n in range(3))
     return f"{float(f'{seconds * 1000.0**power:.2g}'):g} {('s', 'ms', 'µs', 'ns')[power]}"
 
 
-def _scaled(number: float, base: float, units: tuple[str, ...], plain: str) -> str:
-    power = sum(number >= base**n for n in range(1, len(units)))
-    return f"{number / base**power:{'.3g' if power else plain}}{units[power]}"
-
-
 def as_dict(plan: Plan) -> dict[str, object]:
-    """The plan for machines."""
+    """Return the plan as a dictionary, for JSON."""
     names = {step.node: f"r{i}" for i, step in enumerate(plan.steps)}
     steps = [
         {

@@ -1,4 +1,4 @@
-"""Facts made ready for a plan: where each lies along the axes of a leaf, once for all runs."""
+"""Prepare facts for a plan: their coordinates along the axes of a leaf, once for all runs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True, eq=False)
 class LeafFacts:
-    """The facts of one leaf: coordinates by axis, and what has been derived from them."""
+    """The facts of one leaf: coordinates by axis, and values derived from them."""
 
     leaf: e.TableLeaf
     table: SparseTable
@@ -33,12 +33,12 @@ class LeafFacts:
     coordinates: dict[c.Axis, Tensor]
     trace: Tensor | None
     time: Tensor | None
-    order: Tensor | None  # where in the table each fact is; None if it is in order
+    order: Tensor | None  # the position of each fact in the table; None if already in order
     _by_place: dict[Key, Any] = field(default_factory=dict)
     _by_degree: dict[Key, Any] = field(default_factory=dict)
 
     def values(self, dtype: torch.dtype) -> Tensor:
-        """Degrees, in the order of the coordinates."""
+        """Return the degrees, in the order of the coordinates."""
         value, order = self.table.value, self.order
         if is_learned(value):
             return value.to(dtype) if order is None else value.to(dtype)[order]
@@ -47,14 +47,14 @@ class LeafFacts:
         return self.constant((dtype,), lambda: value.to(dtype)[order])
 
     def all_one(self) -> bool:
-        """Whether every fact is simply true, and no degree is learned."""
+        """Whether every fact has degree 1, and no degree is learned."""
         value = self.table.value
         if is_learned(value):
             return False
         return _known(self._by_degree, ("all one",), lambda: bool((value == 1).all()))
 
     def forget(self) -> None:
-        """Drop what was derived from degrees; where facts are stays known."""
+        """Drop what was derived from degrees, and keep what was derived from coordinates."""
         self._by_degree.clear()
 
     def _rows(self, axes: Axes, traces: int, times: int) -> tuple[list[Tensor], list[int]]:
@@ -70,11 +70,11 @@ class LeafFacts:
 
     @property
     def some(self) -> Tensor:
-        """One of the coordinates, for its length and device."""
+        """One of the coordinates, to get the number of facts and the device."""
         return next(iter(self.coordinates.values()))
 
     def cells(self, axes: Axes, traces: int, times: int) -> Tensor:
-        """For each fact its cell in a flat table with axes (trace, time, axes …)."""
+        """Return the cell of each fact in a flat table of shape (trace, time, *axes)."""
 
         def make() -> Tensor:
             rows, shape = self._rows(axes, traces, times)
@@ -83,12 +83,12 @@ class LeafFacts:
         return _known(self._by_place, ("cells", axes, traces > 1, times > 1), make)
 
     def indices(self, axes: Axes, traces: int, times: int) -> Tensor:
-        """The same as long integers, which scattering asks for."""
+        """Return the cells as long integers, which scatter operations need."""
         name = ("indices", axes, traces > 1, times > 1)
         return _known(self._by_place, name, lambda: self.cells(axes, traces, times).long())
 
     def counts(self, axes: Axes, traces: int, times: int, size: int) -> Tensor:
-        """How many facts each cell has."""
+        """Count the facts of each cell."""
 
         def make() -> Tensor:
             return torch.bincount(self.cells(axes, traces, times), minlength=size)
@@ -96,7 +96,7 @@ class LeafFacts:
         return _known(self._by_place, ("counts", axes, traces > 1, times > 1), make)
 
     def halvings(self, axes: Axes, traces: int, times: int) -> Halvings:
-        """How to multiply the facts of each cell."""
+        """Plan how to multiply the facts of each cell."""
 
         def make() -> Halvings:
             return halvings(self.indices(axes, traces, times))
@@ -104,17 +104,17 @@ class LeafFacts:
         return _known(self._by_place, ("halvings", axes, traces > 1, times > 1), make)
 
     def places(self, leaf: e.TableLeaf, table: SparseTable) -> Tensor:
-        """For each fact, the number of the fact of another leaf at the same place, or -1."""
+        """Return, for each fact, the number of another leaf's fact at the same place, or -1."""
         return _known(self._by_place, ("places", leaf), lambda: _lookup(self, table, leaf))
 
     def constant(self, key: Key, find: Callable[[], Tensor]) -> Tensor:
-        """Something that depends on the facts alone."""
+        """Return a tensor that depends only on the facts, computed on first use."""
         return _known(self._by_degree, key, find)
 
     def matrix(
         self, rows: Axes, columns: Axes, value: Tensor, name: Key, traces: int, times: int
     ) -> Matrix:
-        """The facts as a matrix from cells of `columns` to cells of `rows`."""
+        """Return the facts as a matrix from cells of `columns` to cells of `rows`."""
 
         def make() -> Matrix:
             shape = tuple(
@@ -135,9 +135,9 @@ def _known(memory: dict[Key, Any], key: Key, make: Callable[[], T]) -> T:
 
 
 def bind(leaf: e.TableLeaf, table: SparseTable, tables: Tables) -> LeafFacts:
-    """Order facts by trace, time and arguments, and split their index into axes.
+    """Sort facts by trace, time and arguments, and split their index into axes.
 
-    Facts beyond the end of their trace are left out: there is no such point.
+    Facts beyond the end of their trace are left out, because there is no such time point.
     """
     trace, *args, time = table.index
     source: Tensor | None = None
@@ -161,7 +161,7 @@ def bind(leaf: e.TableLeaf, table: SparseTable, tables: Tables) -> LeafFacts:
     def ordered(row: Tensor) -> Tensor:
         return row if order is None else row[order]
 
-    if order is not None and max(sizes) < 2**31:  # copies are made, so small ones
+    if order is not None and max(sizes) < 2**31:  # rows are copied anyway, so make them smaller
         args, trace, time = [a.int() for a in args], trace.int(), time.int()
     places = {axis: ordered(args[i]) for i, axis in enumerate(axes)}
     if source is not None:
@@ -182,7 +182,7 @@ def _lookup(facts: LeafFacts, table: SparseTable, leaf: e.TableLeaf) -> Tensor:
     if known.numel() == 0:
         return torch.full_like(zero, -1, dtype=torch.int64)
     known, order = known.sort()
-    wanted, asked = wanted.sort()  # in order, since each then looks close to the one before
+    wanted, asked = wanted.sort()  # sorted, so that each lookup is close to the one before
     place = torch.searchsorted(known, wanted).clamp_(max=known.numel() - 1)
     places = torch.empty_like(place)
     places[asked] = torch.where(known[place] == wanted, order[place], -1)

@@ -1,4 +1,4 @@
-"""Plans: which route each part of a theory takes, and what it costs. Frozen, and printable."""
+"""Plans: the route that each part of a theory takes, and its cost. Frozen and printable."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from fotltn.tree import descend
 class Route(StrEnum):
     """How a part is computed."""
 
-    TABLE = "table"  # a predicate's table, seen through its arguments
+    TABLE = "table"  # a predicate's table, viewed through its arguments
     GIVEN = "given"  # equality, comparison, guard: computed from given data
     POINTWISE = "pointwise"
     CONTRACTION = "contraction"  # a sum of products, axis by axis
     SPARSE = "sparse"  # a sum of products over the facts of one table
-    SUPPORT = "support"  # a reduction over facts; elsewhere a constant, which is counted
-    EXPANDED = "expanded"  # a mean as a sum of cheaper ones
+    SUPPORT = "support"  # a reduction over facts, plus a constant for all other cells
+    EXPANDED = "expanded"  # a mean as a sum of cheaper means
     DENSE = "dense"
-    CHUNKED = "chunked"  # dense, a part of one axis at a time
+    CHUNKED = "chunked"  # dense, one part of an axis at a time
     SCAN = "scan"
     PAIRS = "pairs"  # until, over pairs of time points
     SHIFT = "shift"
     POINT = "point"  # one time point
-    RENAMED = "renamed"  # the values of another part, whose axis has another name
+    RENAMED = "renamed"  # the values of another part, with its axis renamed
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,29 +41,29 @@ class Step:
     inputs: tuple[e.Expr, ...]
     flops: int
     bytes: int
-    driver: e.Expr | None = None  # the factor whose facts are walked
-    leaf: e.TableLeaf | None = None  # its table
+    driver: e.Expr | None = None  # the factor whose facts are iterated over
+    leaf: e.TableLeaf | None = None  # the table of the driver
     factors: tuple[e.Expr, ...] = ()
     constant: float = 0.0  # the value where there is no fact
-    axis: c.Axis | None = None  # the axis that is cut
+    axis: c.Axis | None = None  # the axis that is cut into chunks
     chunks: int = 1
     region: Plan | None = None  # the plan of one chunk
-    passing: int = 0  # those of the bytes that are free again after the step
+    passing: int = 0  # the part of `bytes` that is free again after the step
 
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """The ends of formulas: `chain`, innermost first, applied to all `inputs` gives `roots`."""
+    """The common end of formulas: `chain`, innermost first, maps all `inputs` to `roots`."""
 
     chain: tuple[e.Expr, ...]
     inputs: tuple[e.Expr, ...]
     roots: tuple[e.Expr, ...]
-    covers: frozenset[e.Expr]  # the steps that this replaces
+    covers: frozenset[e.Expr]  # the steps that this tail replaces
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Steps in order, for named roots and given sizes."""
+    """Steps in order, for named roots and fixed sizes."""
 
     roots: tuple[tuple[str, e.Expr], ...]
     steps: tuple[Step, ...]
@@ -74,7 +74,7 @@ class Plan:
     dense: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # FLOPs, bytes by name
 
     def explain(self) -> str:
-        """The plan as text: for each root its steps, and all against dense evaluation."""
+        """Return the plan as text: the steps of each root, compared with dense evaluation."""
         from fotltn.plan.explain import explain
 
         return explain(self)
@@ -84,6 +84,6 @@ class Plan:
 
 
 def needed(roots: Iterable[e.Expr], steps: Mapping[e.Expr, Step]) -> set[e.Expr]:
-    """The parts with a step that roots need, these among them."""
+    """Return all parts with a step that the roots need, including the roots."""
     parts = descend(roots, lambda node: steps[node].inputs if node in steps else ())
     return {part for part in parts if part in steps}

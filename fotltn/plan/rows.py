@@ -1,8 +1,9 @@
-"""What two-valued logic by rows of facts takes, from sizes alone.
+"""Estimate the cost of two-valued logic by rows of facts, from sizes alone.
 
-The same operations as in `semantics/truth_rows.py`, on numbers of rows and cells in place of
-tensors. How many bindings facts are about is not known: they are taken to lie anywhere. A block of
-memory is an object here, too, so that what is let go is what Python lets go there.
+This mirrors the operations of `semantics/truth_rows.py`, on numbers of rows and cells instead of
+tensors. It is unknown how many bindings the facts are about: they are assumed to be spread at
+random. Blocks of memory are objects here as well, so they are freed when Python would free the
+tensors.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from fotltn.algebra.expr import free_axes
 from fotltn.logic import core as c
+from fotltn.logic.parts import free_axes
 from fotltn.plan.sizes import Sizes
 from fotltn.plan.work import LARGE, Kind
 from fotltn.tree import fold
@@ -29,12 +30,12 @@ class _Memory:
     peak: int = 0
 
     def passing(self, number: int) -> None:
-        """So many bytes are needed beside what is there, and free again."""
+        """Note a temporary use of memory on top of what is live."""
         self.peak = max(self.peak, self.live + number)
 
 
 class _Block:
-    """Some bytes, there as long as somebody holds them."""
+    """Some bytes that are live as long as the object is referenced."""
 
     __slots__ = ("memory", "number")
 
@@ -49,7 +50,7 @@ class _Block:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Base:
-    """A factor of a base: what it is about, and whether it changes over time."""
+    """A factor of a base: its axes, and whether it changes over time."""
 
     axes: Axes
     timed: bool
@@ -61,15 +62,15 @@ class _Truth:
     """The truth of a formula: how many rows differ from its base.
 
     Args:
-        axes: what a binding has a place for.
-        base: the tables that are true together where no row says otherwise.
-        negated: whether the base is where not all of them are.
-        rows: their number.
-        keys: the memory of their numbers.
-        bits: the memory of their truth.
+        axes: the axes of a binding.
+        base: the tables whose conjunction holds where no row says otherwise.
+        negated: whether the base is the negation of that conjunction.
+        rows: the number of rows.
+        keys: the memory of the row numbers.
+        bits: the memory of the truth of the rows.
         constant: the base, if it is true or false everywhere.
-        share: the share of bindings of which the base is ever true, as far as that is known: of a
-            table that does not change over time, one half is taken to be.
+        share: the share of bindings for which the base is ever true, if known; a table that does
+            not change over time is assumed to be true for one half.
     """
 
     axes: Axes
@@ -83,24 +84,24 @@ class _Truth:
 
     @property
     def never(self) -> bool:
-        """Whether nothing but rows can be true."""
+        """Whether only rows can be true."""
         return self.constant is False
 
 
 @dataclass(frozen=True, slots=True)
 class RowCost:
-    """The most bytes that are held at once, and how much there is to do."""
+    """The peak memory in bytes, and the amount of work."""
 
     peak: int
     work: Counter[Kind]
 
 
 def row_cost(formula: c.Formula, sizes: Sizes, *, static: Collection[str] = ()) -> RowCost:
-    """What the truth of a formula at every binding of its free variables takes.
+    """Return the cost of the truth of a formula at every binding of its free variables.
 
     Args:
         formula: the formula.
-        sizes: how large everything is, and which predicates are facts.
+        sizes: the sizes of everything, and the predicates that are facts.
         static: the predicates, given as tables, that do not change over time.
     """
     rows = _Rows(sizes, frozenset(static))
@@ -128,7 +129,7 @@ class _Rows:
         return self.sizes.cells(axes, timed)
 
     def spread_out(self, axes: Axes, number: float) -> int:
-        """How many bindings so many facts are about, if they lie anywhere."""
+        """Estimate how many bindings a number of randomly spread facts is about."""
         places = self.cells(axes, timed=False)
         return math.ceil(places * -math.expm1(-number / places)) if places else 0
 
@@ -136,7 +137,7 @@ class _Rows:
         return _Block(self.memory, number)
 
     def passing(self, rows: int, bytes_each: float) -> None:
-        """An operation on rows at all points, with so many bytes for each before its result."""
+        """Note an operation on rows at all time points, with temporary bytes for each of them."""
         bits = rows * self.sizes.horizon
         self.memory.passing(math.ceil(bits * bytes_each))
         self.write(bits, 1 + bytes_each)
@@ -159,7 +160,7 @@ class _Rows:
         return _Truth(axes, base, negated, number, keys, bits, constant, share)
 
     def dense(self, axes: Axes, *, timed: bool) -> _Truth:
-        """Truth with a place for each binding."""
+        """Return truth that is stored for each binding."""
         base = (self.base(axes, timed=timed),)
         return self.rows(axes, base, 0, share=1.0 if timed else 0.5)
 
@@ -177,7 +178,7 @@ class _Rows:
         return u if len(u.axes) > 1 or not u.rows else self.dense(u.axes, timed=True)
 
     def laid_out(self, u: _Truth) -> None:
-        """What a formula with free variables has in the end."""
+        """Note the dense result of a formula with free variables."""
         if u.rows:
             self.base(u.axes, timed=True)
 
@@ -268,16 +269,16 @@ class _Rows:
                 return self.joined(u, v, axes)
             u = self.spread(u, axes)
         self.passing(u.rows, 1 + self.looking(v))
-        if v.rows:  # each row is looked for, and its truth chosen
+        if v.rows:  # each row is searched for, and its truth selected
             self.passing(u.rows, 3)
         number = min(u.rows, v.rows) if v.never else math.ceil(u.rows * v.share)
-        before = self.held(u.rows * self.sizes.horizon)  # rows that are nowhere true go then
+        before = self.held(u.rows * self.sizes.horizon)  # rows that are never true are then dropped
         result = self.rows(axes, u.base, number, constant=False)
         del before
         return result
 
     def looking(self, u: _Truth) -> float:
-        """Bytes for each bit that is looked up: in the base, in the rows, and in both."""
+        """Return the bytes per bit of a lookup in the base, in the rows, or in both."""
         return (2.0 if u.rows else 0.0) + (1.0 if any(b.axes for b in u.base) else 0.0)
 
     def both_bases(self, u: _Truth, v: _Truth) -> tuple[_Base, ...]:
@@ -295,7 +296,7 @@ class _Rows:
         return tuple(merged)
 
     def solid(self, u: _Truth) -> _Base:
-        """A base as one table."""
+        """Return a base as one table."""
         if len(u.base) == 1:
             return u.base[0]
         axes = _NONE.union(*(b.axes for b in u.base))
@@ -335,7 +336,7 @@ class _Rows:
         return self.made(self.rows(free, base, number, constant=u.constant))
 
     def how_many(self, u: _Truth, bound: Axes) -> _Base:
-        """Of how many places of the bound axes a base is true, and whether it is of any."""
+        """Count the places on the bound axes for which a base is true, and compare with 0."""
         axes = _NONE.union(*(b.axes for b in u.base)) - bound
         timed = any(b.timed for b in u.base)
         width = 4 if len(u.base) == 1 else 8
@@ -356,7 +357,7 @@ class _Rows:
         return result
 
     def over_time(self, parts: list[_Truth], times: int, outside: bool, *, at_once: bool) -> _Truth:
-        """An operator over time: how often it goes over all points, and what it is of nothing."""
+        """Note a temporal operator: its number of passes over all points, its value over none."""
         axes = _NONE.union(*(u.axes for u in parts))
         spread = [self.spread(u, axes) for u in parts]
         solid = [self.solid(u) for u in parts]

@@ -1,4 +1,4 @@
-"""A plan and data to tensors: the only place, with the kernels, where axes have numbers."""
+"""Run a plan on data: the only code, with the kernels, in which axes have numbers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Axes = tuple[c.Axis, ...]
 
 
 def execute(plan: Plan, run: Run) -> dict[str, Value]:
-    """Carry out the steps of a plan in order."""
+    """Run the steps of a plan in order."""
     later = frozenset[e.Expr]().union(*(tail.covers for tail in plan.tails))
     for step in plan.steps:
         if step.node not in later:
@@ -82,7 +82,7 @@ def _step(step: Step, run: Run) -> Value:
 
 
 def _tail(tail: Tail, run: Run) -> None:
-    """The ends of several roots, stacked; each is then a part of the result."""
+    """Compute the common end of several roots on stacked values, and split the result."""
     inputs = [run.done[i].tensor for i in tail.inputs]
     values = Value((), torch.cat(inputs))
     for node in tail.chain:
@@ -116,7 +116,7 @@ def _table(leaf: e.TableLeaf, run: Run) -> Value:
 
 
 def _laid_out(leaf: e.TableLeaf, table: SparseTable, run: Run) -> Tensor:
-    """Facts as a dense table; of a cut axis, only the part that is seen."""
+    """Return facts as a dense table; for a cut axis, only its visible part."""
     axes = e.argument_axes(leaf) or ()
     cut = next((i for i, a in enumerate(axes) if a in run.tables.cuts), None)
     if cut is None:
@@ -167,7 +167,7 @@ def _operation(node: e.Expr, below: list[Value], run: Run) -> Value:
             device = run.tables.lengths.device
             return Value((), torch.full((1, 1), value, dtype=run.dtype, device=device))
         case e.TableLeaf() | e.Data() | e.Reduce():
-            raise AssertionError(node)  # these have routes of their own
+            raise AssertionError(node)  # other routes compute these nodes
         case _:
             assert_never(node)
 
@@ -180,7 +180,7 @@ def _until(node: e.Pairs, below: list[Value], run: Run, time: int | None = None)
 
 
 def _timed(value: Value, run: Run) -> Value:
-    """Time, and with it the traces, in full."""
+    """Expand a value to all time points, and so to all traces."""
     axes, u = value
     batch = run.tables.batch if run.ragged else u.shape[0]
     return Value(axes, u.expand(batch, *u.shape[1:-1], run.tables.horizon))
@@ -201,7 +201,7 @@ def _shift(u: Tensor, steps: int, past: bool, outside: float, run: Run) -> Tenso
 
 
 def _names(value: Value) -> tuple[tuple[object, ...], Tensor]:
-    """A value as a tensor with a name for each dimension; trace and time only where they vary."""
+    """Return a tensor with a name for each dimension; trace and time only where they vary."""
     axes, u = value
     names: list[object] = list(axes)
     if u.shape[-1] > 1:
@@ -221,7 +221,7 @@ def _contraction(node: e.Reduce, factors: tuple[e.Expr, ...], run: Run) -> Value
         return Value(total.axes, total.tensor / count_points(node, node.x.axes, timed, rank, run))
     if any(run.tables.size(a) == 0 for a in node.over):
         return Value(total.axes, total.tensor * 0)
-    # axes that the sum went over but the guard lacks are counted in full
+    # axes that were summed over but that the guard lacks are counted in full
     *others, guard = named
     summed = {n for names, _ in others for n in names} - set(guard[0])
     times = math.prod(run.tables.size(a) for a in node.over if a in summed)
@@ -230,7 +230,7 @@ def _contraction(node: e.Reduce, factors: tuple[e.Expr, ...], run: Run) -> Value
 
 
 def _sum(node: e.Reduce, named: Sequence[tuple[tuple[object, ...], Tensor]], run: Run) -> Value:
-    """The sum of products over the reduced axes that occur; the others cancel."""
+    """Sum products over the reduced axes that occur; the others cancel."""
     present = {n for names, _ in named for n in names}
     factors = list(named)
     inside = run.inside(0) if node.time and "time" in present else None
@@ -248,7 +248,7 @@ def _sum(node: e.Reduce, named: Sequence[tuple[tuple[object, ...], Tensor]], run
 
 
 def _plain(node: e.Reduce, axes: Axes, u: Tensor, run: Run) -> bool:
-    """The common case: every reduced axis is there, and every point counts."""
+    """Whether every reduced axis is present and every point counts, the common case."""
     if node.guard is not None or not set(node.over) <= set(axes):
         return False
     return not (node.time and (run.ragged or u.shape[-1] != run.tables.horizon))
@@ -270,7 +270,7 @@ def _dense(node: e.Reduce, values: list[Value], run: Run) -> Value:
 
 
 def _partial(node: e.Reduce, values: list[Value], run: Run) -> tuple[Axes, Tensor, Tensor | None]:
-    """A reduction over what is seen: sums and counts for means, so that parts add up."""
+    """Reduce over the visible part: sums and counts for means, so that parts add up."""
     axes, u = values[0]
     mask = None
     if not _plain(node, axes, u, run):
@@ -285,7 +285,7 @@ def _partial(node: e.Reduce, values: list[Value], run: Run) -> tuple[Axes, Tenso
 def _every_point(
     node: e.Reduce, values: list[Value], run: Run
 ) -> tuple[Axes, Tensor, Tensor | None]:
-    """A body with all reduced axes in full, and a mask of the points that count."""
+    """Return a body with all reduced axes expanded, and a mask of the points that count."""
     axes, (u, *rest) = align([*values, *every_entity(node.over, run.tables, run.dtype)])
     mask = rest[0] > 0 if node.guard is not None else None
     inside = run.inside(len(axes)) if node.time else None
@@ -330,14 +330,14 @@ def _finish(node: e.Reduce, axes: Axes, u: Tensor, count: Tensor | None) -> Valu
 
 
 def _narrow(value: Value, axis: c.Axis, start: int, stop: int) -> Value:
-    """The part of a value that a chunk sees."""
+    """Return the part of a value that a chunk sees."""
     if axis not in value.axes:
         return value
     return Value(value.axes, value.tensor.narrow(1 + value.axes.index(axis), start, stop - start))
 
 
 def _chunked(step: Step, run: Run) -> Value:
-    """A part of one axis at a time; each is computed anew when gradients are asked for."""
+    """Compute one part of an axis at a time, and again for gradients."""
     node, axis, plan = step.node, step.axis, step.region
     assert isinstance(node, e.Reduce)
     assert axis is not None
@@ -346,8 +346,8 @@ def _chunked(step: Step, run: Run) -> Value:
     width = math.ceil(size / step.chunks)
     chunks: list[tuple[Tensor, Tensor | None]] = []
     free = in_order(node.axes)
-    # Parts keep what they begin with, not the run: that has what comes of them, which would keep
-    # itself alive.
+    # A part keeps its inputs, not the run: the run holds the results of the parts, so the two
+    # would keep each other alive.
     tables, semantics, dtype, ragged = run.tables, run.semantics, run.dtype, run.ragged
     inputs = {n: run.done[n] for n in step.inputs}
     for start in range(0, size, width):

@@ -1,4 +1,4 @@
-"""The ends of formulas are often the same chain of operations on one number: done all at once."""
+"""Merge equal chains of operations at the ends of formulas, and apply each chain once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Ending = e.Affine | e.Power | e.Root
 
 
 def tails(roots: Mapping[str, e.Expr], steps: Sequence[Step]) -> tuple[Tail, ...]:
-    """Groups of at least two roots that end in the same chain on numbers."""
+    """Return groups of at least two roots that end in the same chain on numbers."""
     uses = Counter(i for step in steps for i in step.inputs)
     planned = {step.node for step in steps}
     groups: dict[tuple[object, ...], list[list[Ending]]] = {}
@@ -33,7 +33,7 @@ def tails(roots: Mapping[str, e.Expr], steps: Sequence[Step]) -> tuple[Tail, ...
 
 
 def _chain(root: e.Expr, uses: Counter[e.Expr], planned: set[e.Expr]) -> list[Ending]:
-    """The operations on one number at the end of a root that nothing else uses, innermost first."""
+    """Return the last operations on one number that only this root uses, innermost first."""
     chain: list[Ending] = []
     node = root
     while (

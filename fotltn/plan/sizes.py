@@ -1,4 +1,4 @@
-"""How large everything is: what a plan is made for, without any data."""
+"""The sizes that a plan is built for, without any data."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Sparse:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Numbers of entities, tuples, time points and traces; which predicates are facts."""
+    """The numbers of entities, tuples, time points and traces, and which predicates are facts."""
 
     sorts: Mapping[str, int]
     horizon: int
@@ -31,36 +31,36 @@ class Sizes:
     relations: Mapping[str, int] = field(default_factory=dict)
     sparse: Mapping[str, Sparse] = field(default_factory=dict)
     ragged: bool = False
-    width: int = 4  # bytes of a number
-    cuts: Mapping[c.Axis, int] = field(default_factory=dict)  # axes of which only a part is seen
+    width: int = 4  # bytes per number
+    cuts: Mapping[c.Axis, int] = field(default_factory=dict)  # axes with only a part visible
 
     def axis(self, axis: c.Axis) -> int:
-        """The number of places of an axis."""
+        """Return the number of places on an axis."""
         if axis in self.cuts:
             return self.cuts[axis]
         known, name = (self.relations, axis.relation) if axis.relation else (self.sorts, axis.sort)
         if name not in known:
-            kind = "tuples the relation" if axis.relation else "entities the sort"
-            raise DataError(f"nothing says how many {kind} '{name}' has")
+            kind = "tuples in the relation" if axis.relation else "entities of the sort"
+            raise DataError(f"the number of {kind} '{name}' is not known")
         return known[str(name)]
 
     def temporal(self, predicate: str) -> bool:
-        """Whether facts of a predicate have a time."""
+        """Whether the facts of a predicate have a time."""
         return self.sparse[predicate].temporal
 
     def cut(self, axis: c.Axis, size: int) -> Sizes:
-        """The same with one axis shortened, and facts laid out as dense tables of that part."""
+        """Return the sizes with one axis shortened, and with facts as dense tables of that part."""
         return replace(self, cuts={**self.cuts, axis: size}, sparse={})
 
     def cells(self, axes: Iterable[c.Axis], timed: bool) -> int:
-        """The number of cells over axes, time and traces."""
+        """Return the number of cells over axes, time and traces."""
         count = math.prod(self.axis(a) for a in axes)
         return count * (self.horizon if timed else 1) * self.traces
 
     def of(self, node: Expr) -> int:
-        """The number of cells of an expression."""
+        """Return the number of cells of an expression."""
         return self.cells(node.axes, node.timed)
 
     def bytes(self, node: Expr) -> int:
-        """The memory of an expression's values."""
+        """Return the memory of an expression's values, in bytes."""
         return self.of(node) * self.width

@@ -1,4 +1,4 @@
-"""Steps that walk the facts of one table."""
+"""Steps that iterate over the facts of one table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fotltn.algebra import expr as e
 from fotltn.kernels.matrix import multiply, swap
-from fotltn.kernels.sparse import extreme, gather_sum, product
+from fotltn.kernels.sparse import extreme, gather_sum, product, taken
 from fotltn.kernels.tracing import is_learned
 from fotltn.kernels.windows import NEUTRAL
 from fotltn.logic import core as c
@@ -27,7 +27,7 @@ from fotltn.tree import postorder
 
 @dataclass(slots=True, eq=False)
 class _Walk:
-    """A reduction over the facts of a leaf: from where to where."""
+    """A reduction over the facts of a leaf, with the shape of its result."""
 
     step: Step
     node: e.Reduce
@@ -35,19 +35,19 @@ class _Walk:
     facts: LeafFacts
     axes: tuple[c.Axis, ...]
     times: int
-    shape: tuple[int, ...]  # of the result: traces, times, axes …
+    shape: tuple[int, ...]  # of the result: (trace, time, *axes)
     run: Run
 
     def keys(self) -> Tensor:
-        """For each fact its cell in the flat result."""
+        """Return the cell of each fact in the flat result."""
         return self.facts.cells(self.axes, self.shape[0], self.times)
 
     def counts(self) -> Tensor:
-        """How many facts each cell of the flat result has."""
+        """Count the facts of each cell of the flat result."""
         return self.facts.counts(self.axes, self.shape[0], self.times, math.prod(self.shape))
 
     def value(self, flat: Tensor) -> Tensor:
-        """From cells (trace, time, axes …) to axes (trace, axes …, time)."""
+        """Reshape flat cells (trace, time, *axes) to a tensor (trace, *axes, time)."""
         return flat.reshape(self.shape).movedim(1, -1)
 
 
@@ -62,7 +62,7 @@ def _walk(step: Step, run: Run) -> _Walk:
 
 
 def sparse_step(step: Step, run: Run) -> Value:
-    """A mean of products as a sum over facts."""
+    """Compute a mean of products as a sum over facts."""
     walk = _walk(step, run)
     facts, node = walk.facts, walk.node
     assert step.driver is not None
@@ -80,7 +80,7 @@ def sparse_step(step: Step, run: Run) -> Value:
         value = product_of_facts()
     else:
         value = facts.constant((parts, run.dtype), product_of_facts)
-        if len(parts) > len(step.factors):  # nothing else is looked up
+        if len(parts) > len(step.factors):  # no other factor is looked up
             total = facts.constant((node, run.dtype), lambda: _by_gather(walk, value))
         else:
             total = _by_matrix(walk, parts, value)
@@ -90,13 +90,13 @@ def sparse_step(step: Step, run: Run) -> Value:
 
 
 def _learned(part: e.Expr, run: Run) -> bool:
-    """Whether a function of tables of facts has gradients, or is one of many of a transform."""
+    """Whether a function of tables of facts has gradients or is batched by a transform."""
     tables = [run.tables.table(n.predicate) for n in postorder(part) if isinstance(n, e.TableLeaf)]
     return any(is_learned(t.value) for t in tables if isinstance(t, SparseTable))
 
 
 def _looked_up(value: Value, facts: LeafFacts) -> tuple[Tensor, Tensor]:
-    """A factor as a flat table with axes (trace, time, axes …), and where each fact looks."""
+    """Return a factor as a flat table (trace, time, *axes), and the index that each fact reads."""
     axes = in_order(value.axes)
     order = [0, value.tensor.dim() - 1, *(1 + value.axes.index(a) for a in axes)]
     moved = value.tensor.permute(order)
@@ -113,7 +113,7 @@ def _by_gather(walk: _Walk, value: Tensor) -> Tensor:
 
 
 def _by_matrix(walk: _Walk, parts: tuple[e.Expr, ...], value: Tensor) -> Tensor | None:
-    """The same by a matrix-vector product, if the factors fall into rows and columns."""
+    """Do the same by a matrix-vector product, if the factors split into rows and columns."""
     run, axes = walk.run, walk.axes
     pair = tuple(walk.facts.coordinates)
     if len(pair) != 2:
@@ -137,7 +137,7 @@ def _by_matrix(walk: _Walk, parts: tuple[e.Expr, ...], value: Tensor) -> Tensor 
 
 
 def _vector(factors: list[Tensor], size: int, points: int, like: Tensor, run: Run) -> Tensor:
-    """The product of factors with axes (trace, entity, time) as cells (trace, time, entity)."""
+    """Multiply factors of shape (trace, entity, time), as flat cells (trace, time, entity)."""
     shape = (run.tables.batch, size, points)
     if not factors:
         return torch.ones(math.prod(shape), dtype=run.dtype, device=like.device)
@@ -145,7 +145,7 @@ def _vector(factors: list[Tensor], size: int, points: int, like: Tensor, run: Ru
 
 
 def _count(walk: _Walk) -> Tensor | float:
-    """The number of points of each mean; a guarded one is counted by its facts."""
+    """Count the points of each mean; a guarded mean is counted by its facts."""
     node, run = walk.node, walk.run
     if node.guard is not None and all(run.tables.size(a) for a in node.over):
         return walk.value(walk.counts().clamp(min=1).to(run.dtype))
@@ -154,7 +154,7 @@ def _count(walk: _Walk) -> Tensor | float:
 
 
 def support_step(step: Step, run: Run) -> Value:
-    """A reduction over facts, and a counted constant everywhere else."""
+    """Reduce over facts, with a constant for all other cells."""
     walk = _walk(step, run)
     facts, node, shape = walk.facts, walk.node, walk.shape
     size = math.prod(shape)
@@ -171,7 +171,7 @@ def support_step(step: Step, run: Run) -> Value:
             if node.kind is e.Reduction.MEAN:
                 total = total / each.clamp(min=1).to(run.dtype)
         case e.Reduction.PRODUCT:
-            # Nothing of this run may stay with the way back: it would never be freed.
+            # The backward pass must not keep anything of this run, or it would never be freed.
             by = functools.partial(facts.halvings, walk.axes, shape[0], walk.times)
             total = product(value, key, size, by)
             if step.constant != 1:
@@ -185,7 +185,7 @@ def support_step(step: Step, run: Run) -> Value:
 
 
 def along(root: e.Expr, walk: _Walk) -> Tensor:
-    """An expression at every fact: pointwise operations there, everything else looked up."""
+    """Evaluate an expression at every fact: pointwise there, with everything else looked up."""
     facts, run = walk.facts, walk.run
     at_facts: dict[e.Expr, Tensor] = {walk.leaf: facts.values(run.dtype)}
     stack = [root]
@@ -219,7 +219,7 @@ def along(root: e.Expr, walk: _Walk) -> Tensor:
             case e.Affine() | e.Power() | e.Root() | e.Pointwise():
                 at_facts[node] = pointwise(kind, [at_facts[p] for p in parts])
             case e.Data() | e.Reduce() | e.At() | e.TimeShift() | e.Scan() | e.Pairs():
-                raise AssertionError(node)  # computed before
+                raise AssertionError(node)  # computed before this step
             case _:
                 assert_never(kind)
         stack.pop()
@@ -227,15 +227,15 @@ def along(root: e.Expr, walk: _Walk) -> Tensor:
 
 
 def _at_facts(value: Value, facts: LeafFacts) -> Tensor:
-    """A value that is computed already, where each fact looks."""
+    """Look up an already computed value at each fact."""
     if value.tensor.numel() == 1:
         return value.tensor.reshape(-1)
     table, places = _looked_up(value, facts)
-    return table.index_select(0, places)
+    return taken(table, places)
 
 
 def _multiplied(factors: list[Value], facts: LeafFacts) -> list[Value]:
-    """Factors multiplied before they are looked up, as long as there are fewer cells than facts."""
+    """Multiply factors before the lookup, as long as there are fewer cells than facts."""
     products: list[Value] = []
     for factor in factors:
         if products:
@@ -249,7 +249,7 @@ def _multiplied(factors: list[Value], facts: LeafFacts) -> list[Value]:
 
 
 def _other(leaf: e.TableLeaf, facts: LeafFacts, run: Run) -> Tensor:
-    """Another table of facts, at the places of these facts."""
+    """Look up another table of facts at the places of these facts."""
     table = run.tables.table(leaf.predicate)
     assert isinstance(table, SparseTable)
     place = facts.places(leaf, table)

@@ -1,4 +1,4 @@
-"""Which parts of an expression are facts: where most cells are one known constant."""
+"""Find the parts of an expression that are sparse: one known constant in most cells."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Interval = tuple[float, float]
 
 
 def sparse_leaf(node: e.Expr, sizes: Sizes) -> e.TableLeaf | None:
-    """The table of facts that a factor is a pointwise function of, or None."""
+    """Return the table of facts of which a factor is a pointwise function, or None."""
     while True:
         match e.closed(node):
             case e.Affine(x) | e.Power(x) | e.Root(x):
@@ -34,23 +34,23 @@ def sparse_leaf(node: e.Expr, sizes: Sizes) -> e.TableLeaf | None:
 
 
 def default(factor: e.Expr, leaf: e.TableLeaf, table: Sparse) -> float:
-    """The value of a factor where its table has no fact."""
+    """Return the value of a factor where its table has no fact."""
     low, high = bounds(factor, {leaf: (table.default, table.default)})
     assert low == high
     return low
 
 
 def bounds(root: e.Expr, leaves: Mapping[e.Expr, Interval]) -> Interval:
-    """An interval that holds all values of an expression, degrees being in [0, 1].
+    """Return an interval that contains all values of an expression, with degrees in [0, 1].
 
-    With a table's default given for its leaf, an interval of one point is the constant that the
-    expression has wherever there is no fact.
+    If a table's default is given for its leaf, an interval of a single point is the constant value
+    of the expression wherever there is no fact.
     """
     return all_bounds(root, leaves)[root]
 
 
 def all_bounds(root: e.Expr, leaves: Mapping[e.Expr, Interval]) -> dict[Node, Interval]:
-    """The same for each part of an expression."""
+    """Return such an interval for each part of an expression."""
     intervals: dict[Node, Interval] = {}
     for node in postorder(root):
         if not isinstance(node, e.Expr):
@@ -112,13 +112,13 @@ def _pointwise(op: e.Op, below: list[Interval]) -> Interval:
 
 
 def fact_leaves(body: e.Expr, sizes: Sizes) -> list[e.TableLeaf]:
-    """The leaves of a body that are tables of facts, with a variable of its own for each place."""
+    """Return the leaves of a body that are tables of facts applied to distinct variables."""
     leaves = [node for node in postorder(body) if isinstance(node, e.TableLeaf)]
     return [leaf for leaf in leaves if sparse_leaf(leaf, sizes) is leaf]
 
 
 def supports(body: e.Expr, sizes: Sizes) -> list[tuple[e.TableLeaf, float]]:
-    """Leaves outside whose facts `body` is one constant, with that constant."""
+    """Return the leaves outside whose facts `body` is constant, with that constant."""
     pairs = []
     for leaf in fact_leaves(body, sizes):
         if not body.axes <= leaf.axes or (body.timed and not leaf.temporal):
@@ -133,7 +133,7 @@ def supports(body: e.Expr, sizes: Sizes) -> list[tuple[e.TableLeaf, float]]:
 
 
 def _is_excess(body: e.Expr, leaf: e.TableLeaf) -> bool:
-    """Whether a body is what the facts of a leaf add, so that it is 0 where there is none."""
+    """Whether a body is what the facts of a leaf add, so it is 0 where there is no fact."""
     if not isinstance(body, e.Pointwise) or body.op is not e.Op.EXCESS:
         return False
     more, rest = body.args
@@ -141,7 +141,7 @@ def _is_excess(body: e.Expr, leaf: e.TableLeaf) -> bool:
 
 
 def excesses(node: e.Reduce, sizes: Sizes) -> list[e.TableLeaf]:
-    """Leaves of facts with which the body of a mean grows, and whose facts have all its axes."""
+    """Return the leaves of facts with all axes of a mean, with which its body grows."""
     leaves = fact_leaves(node.x, sizes)
     if not leaves:
         return []
@@ -166,16 +166,16 @@ def walks(node: e.Reduce, leaf: e.TableLeaf) -> bool:
 
 
 def pointwise_over(body: e.Expr, leaf: e.TableLeaf) -> bool:
-    """Whether `body` can be computed fact by fact: its leaf is under pointwise operations only."""
+    """Whether `body` can be computed fact by fact: only pointwise operations are above its leaf."""
     parts = descend([body], lambda node: e.pointwise_parts(node) or ())
     others = [part for part in parts if e.pointwise_parts(part) is None and part != leaf]
     return not any(leaf in postorder(part) for part in others)
 
 
 def gathered(body: e.Expr, sizes: Sizes, facts: int) -> tuple[e.Expr, ...]:
-    """The parts of a body that are looked up at facts, rather than computed there.
+    """Return the parts of a body that are looked up at facts, rather than computed there.
 
-    What is no larger than the facts, and depends on none of them, is computed before.
+    Parts that are no larger than the facts, and depend on none of them, are computed beforehand.
     """
     needs: dict[Node, bool] = {}
     for part in postorder(body):
@@ -196,6 +196,6 @@ def gathered(body: e.Expr, sizes: Sizes, facts: int) -> tuple[e.Expr, ...]:
 
 
 def computed(body: e.Expr, inputs: Collection[e.Expr]) -> int:
-    """The number of parts of a body that are computed at facts, or looked up there."""
+    """Count the parts of a body that are computed or looked up at facts."""
     parts = descend([body], lambda node: () if node in inputs else e.pointwise_parts(node) or ())
     return len(parts)

@@ -1,4 +1,4 @@
-"""The work of a plan, counted by kind, and the time that a machine takes for it."""
+"""Count the work of a plan by kind, and estimate the time that a machine takes for it."""
 
 from __future__ import annotations
 
@@ -16,46 +16,46 @@ from fotltn.plan.sizes import Sizes
 
 
 class Unit(StrEnum):
-    """What a machine is measured by."""
+    """The operations that a machine is measured by."""
 
     CALL = "call"  # an operation on a few numbers
     NUMBER = "number"  # one of many numbers, read and written in order
-    LOOKUP = "lookup"  # one of many numbers, read somewhere in a table
-    FRESH = "fresh"  # a byte of memory that is asked of the system anew
+    LOOKUP = "lookup"  # one of many numbers, read at any place of a table
+    FRESH = "fresh"  # a byte of memory newly requested from the system
 
 
 class Kind(StrEnum):
     """Kinds of work."""
 
-    STEP = "step"  # of a plan, however small
+    STEP = "step"  # a step of a plan, however small
     CALL = "call"  # an operation inside a step
     CELL = "cell"
     POWER = "power"
-    FILLED = "filled"  # a cell of a table of facts that is laid out
+    FILLED = "filled"  # a cell of a table of facts that is made dense
     MOVED = "moved"  # a cell that is moved in time
     WINDOW = "window"  # a cell of a scan
-    REDUCED = "reduced"  # a cell that is summed, or the like
+    REDUCED = "reduced"  # a cell that is summed or reduced otherwise
     EXTREME = "extreme"  # a cell of a minimum or maximum
     FACT = "fact"
     LOOKUP = "lookup"
-    PRODUCT = "product"  # of a contraction
+    PRODUCT = "product"  # a product in a contraction
     PAIR = "pair"  # a point and a witness of until
     ROW_CALL = "row call"  # an operation on rows, however few
     BIT = "bit"  # a truth value of rows, or of a base
-    NEW_BYTE = "new byte"  # written where memory was asked of the system for it
-    SWEPT = "swept"  # the same where few rows at a time go through an operator over time
-    SORTED = "sorted"  # a number that is put in order
+    NEW_BYTE = "new byte"  # a byte written to newly requested memory
+    SWEPT = "swept"  # the same where a temporal operator processes few rows at a time
+    SORTED = "sorted"  # a number that is sorted
 
 
 class Effort(NamedTuple):
-    """What one piece of a kind takes, in units: for values alone, and with gradients."""
+    """The cost of one piece of a kind of work, in units: for values alone, and with gradients."""
 
     unit: Unit
     values: float
     gradients: float
 
 
-#: Bytes from which on the C library asks the system for memory anew each time.
+#: From this number of bytes, the C library requests memory from the system each time.
 LARGE = 2**25
 
 #: Fitted to the cases of `benchmarks/plan.py`.
@@ -75,7 +75,7 @@ EFFORT = {
     Kind.PAIR: Effort(Unit.NUMBER, 20, 32),
     Kind.ROW_CALL: Effort(Unit.CALL, 5, 5),
     Kind.BIT: Effort(Unit.NUMBER, 0.3, 0.3),
-    Kind.NEW_BYTE: Effort(Unit.FRESH, 1, 0),  # training keeps its memory
+    Kind.NEW_BYTE: Effort(Unit.FRESH, 1, 0),  # training reuses its memory
     Kind.SWEPT: Effort(Unit.NUMBER, 1.4, 1.4),
     Kind.SORTED: Effort(Unit.LOOKUP, 200, 200),
 }
@@ -83,12 +83,12 @@ EFFORT = {
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """How many seconds each unit takes."""
+    """The number of seconds that each unit takes."""
 
     seconds: Mapping[Unit, float]
 
     def time(self, work: Mapping[Kind, int], *, gradients: bool) -> float:
-        """The seconds that some work takes, about."""
+        """Estimate the seconds that some work takes."""
         total = 0.0
         for kind, number in work.items():
             unit, values, with_gradients = EFFORT[kind]
@@ -97,7 +97,7 @@ class Machine:
 
 
 def measured(clock: Callable[[], float] = time.perf_counter) -> Machine:
-    """This machine, with as many threads as PyTorch has here; it takes a fifth of a second."""
+    """Measure this machine with PyTorch's current number of threads, in a fifth of a second."""
     import torch
 
     few, many, bytes_ = 16, 2**18, 2**26
@@ -115,7 +115,7 @@ def measured(clock: Callable[[], float] = time.perf_counter) -> Machine:
 
 
 def _least(run: Callable[[], object], clock: Callable[[], float]) -> float:
-    """The time of a call, after one to warm up; others on the machine only add to it."""
+    """Return the shortest time of a call, after a warm-up, as other load can only add to it."""
     run()
     times = []
     for _ in range(5):
@@ -126,7 +126,7 @@ def _least(run: Callable[[], object], clock: Callable[[], float]) -> float:
 
 
 def work(plan: Plan) -> Counter[Kind]:
-    """How much there is to do, by kind."""
+    """Count the work by kind."""
     done: Counter[Kind] = Counter()
     for step in plan.steps:
         done[Kind.STEP] += 1

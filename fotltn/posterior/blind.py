@@ -49,6 +49,16 @@ class BlindWorlds:
         if number + 1 in (blind.sampling.settled, blind.sampling.burn_in):
             blind.rejoin()
 
+    def follow(self, sampler: Sampler) -> None:
+        """Go on from where worlds with labels are.
+
+        These have come to rest, as labels hold them. Without labels, worlds in which ties have just
+        come to count in full break more of these than they will, for a long time.
+        """
+        for name, table in self.sampler.tables.items():
+            table.copy_(sampler.tables[name][: len(table)])
+        self.sampler.moved()
+
     def state(self) -> dict[str, Tensor]:
         """All that the rest depends on."""
         tensors = {name: packed(table) for name, table in self.sampler.snapshot().items()}

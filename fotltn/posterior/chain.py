@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from fotltn.posterior.automata import Flags, Numbers
 from fotltn.posterior.product import TrackAutomaton
+from fotltn.posterior.shared_worlds import Randomness, all_of, uniform
 
 #: Numbers that one pass may hold, on a CPU.
 _NUMBERS_AT_ONCE = 1 << 25
@@ -18,8 +20,8 @@ _NUMBERS_AT_ONCE = 1 << 25
 #: And on a GPU, as a share of the numbers that it could hold.
 _SHARE = 1 / 16
 
-#: Of a draw with so few numbers, what edges weigh is stored on the way back.
-_FEW_NUMBERS = 1 << 20
+#: With so few numbers at a point, all ways on are weighed, for so many numbers at once.
+_FEW_AT_A_POINT, _FEW_NUMBERS = 1 << 15, 1 << 16
 
 #: Products are brought back to about 1 every so many points.
 _SCALED = 4
@@ -70,6 +72,21 @@ class Weights:
     gains: Sequence[Gain] = ()
     first: Tensor | None = None
     last: Tensor | None = None
+
+
+class _Ways(NamedTuple):
+    """What lies behind states, as a draw needs it.
+
+    Args:
+        first: what lies behind states at the first point, with axes (state, track, world), of world
+            perhaps one.
+        scale: logarithms to add to these, without that of state.
+        forwards: the edges that are taken, by time and draw, by the first states and the lengths.
+    """
+
+    first: Tensor
+    scale: Tensor
+    forwards: Callable[[Tensor, Tensor], Tensor]
 
 
 class Chain:
@@ -187,7 +204,7 @@ class Chain:
         return patterns
 
     def draw(
-        self, weights: Weights, digits: Sequence[Tensor], generator: torch.Generator, worlds: int
+        self, weights: Weights, digits: Sequence[Tensor], generator: Randomness, worlds: int
     ) -> tuple[Tensor, Tensor, Tensor]:
         """A draw of every track in every world.
 
@@ -204,7 +221,9 @@ class Chain:
         """
         tracks, times = weights.evidence.shape[:2]
         symbols, which = self._symbols(weights, digits)
-        per_track = worlds * ((times + 1) * (self.states + len(symbols)) + 3 * len(which))
+        per_track = all_of(generator, worlds) * (
+            (times + 1) * (self.states + len(symbols)) + 3 * len(which)
+        )
         step = max(1, min(self.at_once // per_track, tracks)) if tracks else 1
         order = torch.arange(tracks, device=self.device)
         if weights.first is not None:  # tracks that are as long are drawn together
@@ -237,34 +256,131 @@ class Chain:
         return (total - total.amax(1, keepdim=True)).exp_()
 
     def _draw(
-        self, weights: Weights, by_symbol: Tensor, which: Tensor, generator: torch.Generator,
+        self, weights: Weights, by_symbol: Tensor, which: Tensor, generator: Randomness,
         worlds: int,
     ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-        tracks, times = weights.evidence.shape[:2]
-        lengths = weights.lengths.unsqueeze(-1)
-        least = int(lengths.min()) if tracks else 0
-        shape = (self.states, tracks, worlds)
-        end = self._ends(weights, worlds)
-        later = torch.empty(times + 1, *shape, dtype=end.dtype, device=self.device)
-        later[times] = end
-        scale = torch.zeros(tracks, worlds, dtype=end.dtype, device=self.device)
-        conditions = weights.conditions.permute(2, 1, 0).contiguous()
-        moves = weights.moves[:-1]
-        small = times * len(which) * tracks * worlds <= _FEW_NUMBERS
-        stored = torch.zeros(
-            times if small else 1, len(which) + 1, tracks, worlds, dtype=end.dtype,
-            device=self.device,
-        )  # fmt: skip
-        for t in range(times - 1, -1, -1):
-            by_edge = stored[t if small else 0, :-1]
-            torch.index_select(later[t + 1], 0, self.target, out=by_edge)
-            by_edge *= by_symbol[t].index_select(0, which)
-            if moves.shape[1] > 1:
+        """A draw, with what symbols weigh, and the symbol of each edge."""
+        end, conditions = self._ends(weights), weights.conditions.permute(2, 1, 0).contiguous()
+        # What lies behind is the same in all worlds if nothing that tells worlds apart is said.
+        apart = max(end.shape[-1], by_symbol.shape[-1], conditions.shape[-1])
+        end = end.expand(-1, len(weights.lengths), apart)
+        times, (tracks, _) = weights.evidence.shape[1], end.shape[1:]
+        draws = uniform(
+            (times + 1, tracks, worlds), generator, world=2, dtype=end.dtype, device=self.device
+        )
+        several = all_of(generator, worlds) if apart > 1 else 1
+        few = self.edge.numel() * tracks * several <= _FEW_AT_A_POINT
+        weigh = self._ways_of_all if few else self._ways_by_point
+        ways = weigh(weights, by_symbol, which, conditions, end, draws[:times])
+        return self._forwards(weights, ways, draws[times])
+
+    def _ways_of_all(
+        self, weights: Weights, by_symbol: Tensor, which: Tensor, conditions: Tensor, end: Tensor,
+        draws: Tensor,
+    ) -> _Ways:  # fmt: skip
+        """The way that would be taken from every state, for some points at once."""
+        size, every, times = self.edge.shape, self.edge.flatten(), len(draws)
+        target, symbol = _with_none(self.target)[every], _with_none(which)[every]
+        moves = weights.moves[every].T.contiguous()
+        step = max(1, _FEW_NUMBERS // (len(every) * max(1, end[0].numel())))
+        numbers = torch.arange(len(every), dtype=torch.int32, device=self.device)
+        places = numbers[: size[1], None, None].repeat(times, 1, *draws.shape[1:])
+        by_way = end
+
+        def weigh(t: int, later: Tensor, total: Tensor) -> None:
+            nonlocal by_way
+            start = t - t % step
+            if t in (start + step - 1, times - 1):
+                by_way = by_symbol[start : t + 1].index_select(1, symbol)
+                told = moves[conditions[start : t + 1]] if len(moves) > 1 else moves[:, None, None]
+                by_way = by_way * told.permute(0, 3, 1, 2)
+                by_way = by_way.expand(*by_way.shape[:3], end.shape[-1]).contiguous()
+            by_way[t - start] *= later.index_select(0, target)
+            torch.sum(by_way[t - start].view(*size, *end.shape[1:]), 0, out=total)
+            if t == start:
+                so_far = by_way.view(-1, *size, *end.shape[1:]).cumsum(1)
+                some = slice(start, start + len(so_far))
+                wanted = so_far[:, -1] * draws[some].unsqueeze(1)
+                for part in so_far[:, :-1].unbind(1):
+                    places[some].add_(part <= wanted, alpha=size[1])
+
+        later, scale = self._backwards(weights, end, weigh)
+
+        def forwards(state: Tensor, lengths: Tensor) -> Tensor:
+            taken, state = places.new_empty(times, len(state)), state.unsqueeze(0)
+            least = int(lengths.min()) if len(lengths) else 0
+            for t, place in enumerate(places.flatten(2).unbind(0)):
+                torch.gather(place, 0, state, out=taken[t : t + 1])
+                after = target[taken[t : t + 1]]
+                state = after if t < least else torch.where(t < lengths, after, state)
+            return every[taken]
+
+        return _Ways(later[0], scale, forwards)
+
+    def _ways_by_point(
+        self, weights: Weights, by_symbol: Tensor, which: Tensor, conditions: Tensor, end: Tensor,
+        draws: Tensor,
+    ) -> _Ways:  # fmt: skip
+        """The same for each point alone, and for those states that are come to."""
+        moves, several = weights.moves[:-1], weights.moves.shape[1] > 1
+        pairs, pair = torch.unique(torch.stack([which, self.target]), dim=1, return_inverse=True)
+        by_edge = end.new_empty(len(which), *end.shape[1:])
+
+        def behind(t: int, later: Tensor) -> Tensor:
+            """What symbols weigh, with what lies behind them."""
+            return by_symbol[t].index_select(0, pairs[0]) * later.index_select(0, pairs[1])
+
+        def weigh(t: int, later: Tensor, total: Tensor) -> None:
+            torch.index_select(behind(t, later), 0, pair, out=by_edge)
+            if several:
                 at = conditions[t].reshape(1, -1).expand(len(which), -1)
-                by_edge *= moves.gather(1, at).view(-1, *conditions.shape[1:])
+                by_edge.mul_(moves.gather(1, at).view(-1, *conditions.shape[1:]))
             else:
-                by_edge *= moves.unsqueeze(-1)
-            total = self._by_state(by_edge, later[t])
+                by_edge.mul_(moves.unsqueeze(-1))
+            self._by_state(by_edge, total)
+
+        later, scale = self._backwards(weights, end, weigh)
+
+        def forwards(state: Tensor, lengths: Tensor) -> Tensor:
+            every, worlds = torch.arange(len(state), device=self.device), draws.shape[-1]
+            at, place, where = (
+                every if part.shape[-1] == worlds else every // worlds
+                for part in (scale, by_symbol, conditions)
+            )
+            target, symbol = _with_none(self.target), _with_none(which)
+            taken = torch.empty(len(draws), len(state), dtype=torch.int64, device=self.device)
+            least = int(lengths.min()) if len(lengths) else 0
+            for t, draw in enumerate(draws.flatten(1).unbind(0)):
+                edges = self.edge[:, state]
+                value = weights.moves[edges, conditions[t].flatten()[where] if several else 0]
+                value = value * by_symbol[t].flatten(1)[symbol[edges], place]
+                value = value * later[t + 1].flatten(1)[target[edges], at]
+                taken[t] = edges.gather(0, _picked(value, draw).unsqueeze(0))[0]
+                after = target[taken[t]]
+                state = after if t < least else torch.where(t < lengths, after, state)
+            return taken
+
+        return _Ways(later[0], scale, forwards)
+
+    def _backwards(
+        self, weights: Weights, end: Tensor, weigh: Callable[[int, Tensor, Tensor], None]
+    ) -> tuple[Tensor, Tensor]:
+        """What lies behind states, with axes (time, state, track, world); and logarithms beside.
+
+        Args:
+            weights: what makes tracks likely.
+            end: what it is worth to end in a state.
+            weigh: puts what lies behind states at a point into the last of its arguments, by what
+                lies behind those of the next one.
+        """
+        times = weights.evidence.shape[1]
+        lengths = weights.lengths.unsqueeze(-1)
+        least = int(lengths.min()) if len(lengths) else 0
+        later = end.new_empty(times + 1, *end.shape)
+        later[times] = end
+        scale = torch.zeros_like(end[0])
+        for t in range(times - 1, -1, -1):
+            weigh(t, later[t + 1], total := later[t])
             if t % _SCALED == 0 or t >= least:
                 best = total.amax(0).clamp_min(1e-300)
                 if t >= least:
@@ -274,24 +390,9 @@ class Chain:
                 else:
                     total.div_(best)
                 scale += best.log()
-        none = torch.zeros(1, dtype=torch.int64, device=self.device)
-        which, target = torch.cat([which, none]), torch.cat([self.target, none])
-        every = torch.arange(tracks * worlds, device=self.device)
-        place = every if by_symbol.shape[-1] == worlds else every // worlds
-        where = every if conditions.shape[-1] == worlds else every // worlds
-        several = moves.shape[1] > 1
+        return later, scale
 
-        def weigh(t: int, edges: Tensor) -> Tensor:
-            """What some edges of each track weigh at a point, with what lies behind them."""
-            if small:
-                return stored[t].flatten(1)[edges, every]
-            value = weights.moves[edges, conditions[t].flatten()[where] if several else 0]
-            value = value * by_symbol[t].flatten(1)[which[edges], place]
-            return value * later[t + 1].flatten(1)[target[edges], every]
-
-        return self._forwards(weights, weigh, later[0], scale, generator)
-
-    def _by_state(self, by_edge: Tensor, total: Tensor) -> Tensor:
+    def _by_state(self, by_edge: Tensor, total: Tensor) -> None:
         """Sums over the edges that lead on from each state."""
         start = self.blocks[0]
         total[:start] = by_edge[:start]
@@ -299,47 +400,31 @@ class Chain:
         for number in self.blocks[1:]:
             total[:number] += by_edge[start : start + number]
             start += number
-        return total
 
     def _forwards(
-        self, weights: Weights, weigh: Callable[[int, Tensor], Tensor], first: Tensor,
-        scale: Tensor, generator: torch.Generator,
-    ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-        times, (tracks, worlds) = weights.evidence.shape[1], scale.shape
-        count = tracks * worlds
+        self, weights: Weights, ways: _Ways, draw: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        times, (tracks, worlds), first = weights.evidence.shape[1], draw.shape, ways.first
         static, starts = weights.static.T.unsqueeze(-1), self.starts
         if weights.first is not None:  # any state may be the first; it tells the static bits
             static, starts = static[self.statics], torch.arange(self.states, device=self.device)
             first = first * weights.first.T.unsqueeze(-1)
         top = static.amax(0)
         begins = (static - top).exp() * first[starts]
-        begins = torch.where((starts >= 0)[:, None, None], begins, 0.0).flatten(1)
-        total = begins.sum(0).log() + (top + scale).flatten()
-        draws = torch.rand(
-            times + 1, count, dtype=first.dtype, generator=generator, device=self.device
-        )
-        chosen = _picked(begins, draws[times])
-        none = torch.zeros(1, dtype=torch.int64, device=self.device)
-        target, letter = torch.cat([self.target, none]), torch.cat([self.letter, none])
+        begins = torch.where((starts >= 0)[:, None, None], begins, 0.0)
+        total = (begins.sum(0).log() + top + ways.scale).expand(tracks, worlds)
+        chosen = _picked(begins.expand(-1, tracks, worlds), draw).flatten()
         lengths = weights.lengths.repeat_interleave(worlds)
-        least = int(lengths.min()) if count else 0
-        state = starts[chosen].clamp_min(0)
+        taken = ways.forwards(starts[chosen].clamp_min(0), lengths)
         if weights.first is not None:
             chosen = self.statics[chosen]
-        taken = torch.empty(times, count, dtype=torch.int64, device=self.device)
-        for t in range(times):
-            edges = self.edge[:, state]
-            way = _picked(weigh(t, edges), draws[t])
-            taken[t] = edges.gather(0, way.unsqueeze(0))[0]
-            after = target[taken[t]]
-            state = after if t < least else torch.where(t < lengths, after, state)
-        letters = letter[taken]
-        if least < times:
+        letters = _with_none(self.letter)[taken]
+        if len(lengths) and int(lengths.min()) < times:
             letters *= torch.arange(times, device=self.device).unsqueeze(-1) < lengths
         shaped = letters.reshape(times, tracks, worlds).permute(2, 1, 0)
-        return shaped, chosen.reshape(tracks, worlds).T, total.reshape(tracks, worlds).T
+        return shaped, chosen.reshape(tracks, worlds).T, total.T
 
-    def _ends(self, weights: Weights, worlds: int) -> Tensor:
+    def _ends(self, weights: Weights) -> Tensor:
         """What it is worth to end in a state: windows that reach beyond the end are read there."""
         tracks, times = weights.evidence.shape[:2]
         end = self.accepts.to(weights.evidence.dtype)[:, None, None]
@@ -357,7 +442,7 @@ class Chain:
                 row = gain.values[:, every, at]
                 row = (row - row.amax(-1, keepdim=True)).exp()
                 end = end * row[:, :, pattern].permute(2, 1, 0)
-        return end.expand(-1, tracks, worlds)
+        return end
 
 
 def _alike(lengths: Tensor, most: int, apart: bool) -> Iterator[slice]:
@@ -385,6 +470,11 @@ def _some(weights: Weights, part: Tensor) -> Weights:
         first=None if weights.first is None else weights.first[part],
         last=None if weights.last is None else weights.last[part],
     )  # fmt: skip
+
+
+def _with_none(values: Tensor) -> Tensor:
+    """What is said of edges, and 0 of what stands for none."""
+    return torch.nn.functional.pad(values, (0, 1))
 
 
 def _picked(value: Tensor, draw: Tensor) -> Tensor:

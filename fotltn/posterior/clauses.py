@@ -12,15 +12,18 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, assert_never
 
-from fotltn.algebra.expr import free_axes
 from fotltn.analysis.truncation import End, if_longer
 from fotltn.errors import LimitError
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedAxiom
 from fotltn.logic.defined import Definition
+from fotltn.logic.desugar import iff
 from fotltn.logic.nnf import both, either, nnf
+from fotltn.logic.parts import changes, free_axes, operands, predicates_in
+from fotltn.logic.prefix import at_first, is_always, prefix, rebuild, said_at_once
+from fotltn.logic.signature import Signature
 from fotltn.semantics.tables import Tables
-from fotltn.tree import children, fold, postorder, rebuilt, transform, written_out
+from fotltn.tree import children, fold, rebuilt, transform, written_out
 
 _FIRST = c.Edge(past=True)
 
@@ -55,37 +58,71 @@ class Clause:
         return None if self.weight is None else self.weight * self.cells
 
 
-def clauses(axiom: CheckedAxiom, end: End) -> list[Clause]:
-    """The clauses of an axiom.
+def clauses(axiom: CheckedAxiom, end: End, signature: Signature) -> list[Clause]:
+    """The clauses of an axiom: a hard one as what it says at once, a soft one as its cells.
 
-    A conjunction is several, and an axiom without `G` speaks of the first point. What only the end
-    of a trace makes false is no violation, unless the end is final.
+    An axiom without `G` speaks of the first point. What only the end of a trace makes false is no
+    violation, unless the end is final.
     """
-    result: list[Clause] = []
-    stack: list[tuple[c.Formula, tuple[c.Axis, ...], bool, list[c.Formula]]] = [
-        (axiom.formula, (), False, [])
-    ]
-    while stack:
-        node, axes, always, guards = stack.pop()
-        if isinstance(node, c.And):
-            stack += [(node.right, axes, always, guards), (node.left, axes, always, guards)]
-        elif isinstance(node, c.Quantifier) and node.universal:
-            more = guards if node.guard is None else [*guards, node.guard]
-            stack.append((node.body, (*axes, *node.axes), always, more))
-        elif _is_always(node) and not guards:
-            stack.append((node.arg, axes, True, guards))  # type: ignore[attr-defined]
-        else:
-            body = node
-            for guard in guards:
-                body = c.Implies(guard, body)
-            if end == "undecided":
-                body = if_longer(body)
-            body = nnf(body)
-            if not always:
-                body = either(c.Not(_FIRST), body)
-            weight = None if axiom.hard else axiom.weight
-            result.append(Clause(axiom.name, axes, body, weight))
+    if not axiom.hard:
+        return _soft_clauses(axiom, end, signature)
+    result = []
+    for one in said_at_once(axiom.formula, signature):
+        body = one.body
+        for guard in one.guards:
+            body = c.Implies(guard, body)
+        body = _if_decided(body, end)
+        if not one.always:
+            body = either(c.Not(_FIRST), body)
+        result.append(Clause(axiom.name, one.axes, body, None))
     return result
+
+
+def _soft_clauses(axiom: CheckedAxiom, end: End, signature: Signature) -> list[Clause]:
+    """The cells of a soft axiom, each of which costs its weight once.
+
+    There is one clause, so that a cell whose body is a conjunction counts once, however many parts
+    of it are false. Of `<->` one part at most is false, so that these are two clauses.
+    """
+    start = prefix(axiom.formula)
+    body = start.body
+    axes: tuple[c.Axis, ...] = ()
+    guards: list[c.Formula] = []
+    when: c.Window | None = None
+    for number, layer in enumerate(start.layers):
+        if isinstance(layer, c.Quantifier):
+            axes += layer.axes
+            guards += [] if layer.guard is None else [layer.guard]
+        elif when is None and not layer.past:
+            when, guards = layer.window, [at_first(guard, signature) for guard in guards]
+        elif not (is_always(layer) and when == c.Window() and not changes(signature, *guards)):
+            body = rebuild(start.layers[number:], body)  # a cell may be in several windows of these
+            break
+    result = []
+    for part in _one_false_at_most(body):
+        said = _if_decided(part, end)
+        for guard in guards:
+            said = either(nnf(c.Not(guard)), said)
+        if when is None:
+            said = either(c.Not(_FIRST), said)
+        elif when != c.Window():
+            there = c.Aggregate(False, _FIRST, when, past=True)
+            said = either(nnf(c.Not(there)), said)
+        result.append(Clause(axiom.name, axes, said, axiom.weight))
+    return result
+
+
+def _if_decided(body: c.Formula, end: End) -> c.Formula:
+    """In normal form what is false only where the end of a trace does not make it so."""
+    return nnf(if_longer(body) if end == "undecided" else body)
+
+
+def _one_false_at_most(body: c.Formula) -> list[c.Formula]:
+    """The two ways of `<->`; else the formula itself."""
+    one = body.left if isinstance(body, c.And) else None
+    if isinstance(body, c.And) and isinstance(one, c.Implies) and body == iff(one.left, one.right):
+        return [body.left, body.right]
+    return [body]
 
 
 def counted(clause: Clause, tables: Tables) -> Clause:
@@ -99,25 +136,14 @@ def counted(clause: Clause, tables: Tables) -> Clause:
     return replace(clause, axes=axes, body=body, cells=clause.cells * times)
 
 
-def _is_always(node: c.Formula) -> bool:
-    return (
-        isinstance(node, c.Aggregate)
-        and node.universal
-        and node.window == c.Window()
-        and not node.past
-    )
-
-
-def predicates(formula: c.Core) -> set[str]:
-    """The predicates of a formula."""
-    return {node.predicate for node in postorder(formula) if isinstance(node, c.Atom)}
+def atom_of(name: str, axes: tuple[c.Axis, ...]) -> c.Atom:
+    """A predicate of variables, each over a sort."""
+    return c.Atom(name, tuple(c.Variable(axis, axis.sort or "") for axis in axes))
 
 
 def stated(definition: Definition, static: bool) -> Clause:
     """A definition as a hard clause; of a static head, at the first point."""
-    atom = c.Atom(
-        definition.name, tuple(c.Variable(axis, axis.sort or "") for axis in definition.axes)
-    )
+    atom = atom_of(definition.name, definition.axes)
     says = nnf(c.And(c.Implies(atom, definition.formula), c.Implies(definition.formula, atom)))
     body = either(c.Not(_FIRST), says) if static else says
     return Clause(definition.name, definition.axes, body, None)
@@ -127,7 +153,7 @@ def written_in(
     formula: c.Formula, definitions: Mapping[str, Definition], is_static: Callable[[str], bool]
 ) -> c.Formula:
     """A formula with atoms replaced by what they are, in normal form."""
-    if not predicates(formula) & set(definitions):
+    if not predicates_in(formula) & set(definitions):
         return formula
     fresh = 0
 
@@ -262,92 +288,11 @@ def inhabited(formula: c.Formula, tables: Tables) -> c.Formula:
     return nnf(transform(formula, rule))
 
 
-def pushed_in(
-    axes: tuple[c.Axis, ...], body: c.Formula, moving: Callable[[c.Core], bool]
-) -> c.Formula:
-    """`forall axes. body`, with the quantifiers as far in as they go; in normal form.
-
-    Args:
-        axes: the variables.
-        body: in normal form.
-        moving: whether a node is one that quantifiers should not have beneath them.
-    """
-    return _pushed(True, axes, body, moving)
-
-
-def _pushed(
-    universal: bool, axes: tuple[c.Axis, ...], body: c.Formula, moving: Callable[[c.Core], bool]
-) -> c.Formula:
-    axes = tuple(a for a in axes if a in free_axes(body))
-    if not axes:
-        return body
-    join, split = (either, both) if universal else (both, either)
-    apart = c.Or if universal else c.And
-    through = c.And if universal else c.Or
-    if isinstance(body, through):
-        moved = [_pushed(universal, axes, part, moving) for part in flat(body, through)]
-        return reduce(split, moved)
-    if isinstance(body, apart):
-        parts = flat(body, apart)
-        # Parts that share a variable stay together; others part.
-        groups: list[tuple[frozenset[c.Axis], list[c.Formula]]] = []
-        for part in parts:
-            mine = free_axes(part) & set(axes)
-            touching = [g for g in groups if g[0] & mine]
-            rest = [g for g in groups if not (g[0] & mine)]
-            groups = [
-                *rest,
-                (
-                    mine.union(*(g[0] for g in touching)),
-                    [*(f for g in touching for f in g[1]), part],
-                ),
-            ]
-        if len(groups) > 1:
-            total: c.Formula = c.Truth(not universal)
-            for names, members in groups:
-                inner: c.Formula = c.Truth(not universal)
-                for member in members:
-                    inner = join(inner, member)
-                some = tuple(a for a in axes if a in names)
-                total = join(total, _pushed(universal, some, inner, moving))
-            return total
-    if isinstance(body, c.Until) and body.dual is universal and any(map(moving, postorder(body))):
-        if free_axes(body.left) & set(axes):
-            return c.Quantifier(universal, axes, None, body)
-        return replace(body, right=_pushed(universal, axes, body.right, moving))
-    if (
-        isinstance(body, c.Until)
-        and body.dual is not universal
-        and any(map(moving, postorder(body)))
-    ):
-        # The first point at which the right side decides is the same for all.
-        if not free_axes(body.right) & set(axes):
-            return replace(body, left=_pushed(universal, axes, body.left, moving))
-        return c.Quantifier(universal, axes, None, body)
-    if isinstance(body, c.Shift) and body.weak is universal and any(map(moving, postorder(body))):
-        return c.Shift(_pushed(universal, axes, body.arg, moving), body.steps, body.past, body.weak)
-    if isinstance(body, c.Quantifier) and body.universal is universal:
-        return _pushed(universal, (*axes, *body.axes), body.body, moving)
-    return c.Quantifier(universal, axes, None, body)
-
-
-def flat(body: c.Formula, kind: type[c.Connective]) -> list[c.Formula]:
-    """The operands of nested connectives of a kind."""
-    parts, stack = [], [body]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, kind):
-            stack += [node.right, node.left]
-        else:
-            parts.append(node)
-    return parts
-
-
 def pieces(node: c.Connective, kind: type[c.Connective]) -> list[c.Formula]:
     """The two operands of a connective; of a long chain of it, all."""
     if written_out(node) < _LONG:
         return [node.left, node.right]
-    return flat(node, kind)
+    return operands(node, kind)
 
 
 def not_too_deep(formula: c.Formula, what: str) -> c.Formula:
@@ -370,14 +315,9 @@ def not_too_deep(formula: c.Formula, what: str) -> c.Formula:
     return formula
 
 
-def conjuncts(node: c.Formula, universal: bool) -> list[c.Formula]:
+def decisive(node: c.Formula, universal: bool) -> list[c.Formula]:
     """The parts that must all be true for a witness, or all be false for a counterexample."""
-    return flat(node, c.Or if universal else c.And)
-
-
-def operands(node: c.Core) -> list[c.Formula]:
-    """The formulas right beneath a node."""
-    return [child for child in children(node) if isinstance(child, c.Formula)]
+    return operands(node, c.Or if universal else c.And)
 
 
 def is_node(node: c.Formula) -> c.AnyFormula:
@@ -418,6 +358,28 @@ def replaced_in(formula: c.Formula, parts: Mapping[c.Core, c.Formula]) -> c.Form
     return rebuilt(
         formula, [replaced_in(p, parts) if isinstance(p, c.Formula) else p for p in below]
     )
+
+
+def interchangeable(formula: c.Formula, one: c.Axis, other: c.Axis) -> bool:
+    """Whether a formula says the same with two of its variables in each other's place."""
+    turned = {one: other, other: one}
+
+    def turn(node: c.Core) -> c.Core:
+        if isinstance(node, c.Variable) and node.axis in turned:
+            return replace(node, axis=turned[node.axis])
+        return node
+
+    alike = (one.sort, one.relation) == (other.sort, other.relation)
+    return alike and transform(transform(formula, turn), _sorted) == transform(formula, _sorted)
+
+
+def _sorted(node: c.Core) -> c.Core:
+    """A node with operands in an order that does not depend on how it was written."""
+    if isinstance(node, c.And | c.Or):
+        return reduce(type(node), sorted(operands(node, type(node)), key=hash))
+    if isinstance(node, c.Equal):
+        return c.Equal(*sorted((node.left, node.right), key=hash))
+    return node
 
 
 def is_edge(node: c.Formula) -> bool:

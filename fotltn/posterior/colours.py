@@ -7,8 +7,15 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from fotltn.logic import core as c
+from fotltn.posterior.patterns import Contacts, TrackCells
+from fotltn.tree import children
+
 #: Rows that more tracks touch are not taken apart into pairs of tracks.
 _FEW = 64
+
+#: Of so many cells, those are apart that have their track in other atoms.
+_MANY = 512
 
 
 def coloured(tracks: int, touched: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
@@ -57,3 +64,19 @@ def _met(at: Tensor, track: Tensor, tracks: int) -> Tensor:
         pairs.append(torch.unique(track[:-ahead][same] * tracks + track[ahead:][same]))
     joined: Tensor = torch.unique(torch.cat(pairs))
     return joined
+
+
+def apart(formula: c.Formula, cells: TrackCells, contacts: Contacts) -> list[TrackCells]:
+    """Cells in parts: each atom of a formula has the track of all cells of a part, or of none."""
+    mixed, stack = [], [formula]
+    while stack and len(cells) >= _MANY:
+        node = stack.pop()
+        if isinstance(node, c.Atom) and contacts.moving.inside(node):
+            match = contacts.matches(node, cells)
+            mixed += [match] if isinstance(match, Tensor) else []
+        elif not isinstance(node, c.Quantifier):
+            stack += [part for part in children(node) if isinstance(part, c.Formula)]
+    if not mixed:
+        return [cells]
+    which = torch.unique(torch.stack(mixed), dim=1, return_inverse=True)[1]
+    return [cells.take((which == n).nonzero().squeeze(-1)) for n in range(int(which.max()) + 1)]

@@ -16,15 +16,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fotltn.algebra.expr import free_axes
 from fotltn.analysis.axes import binding
 from fotltn.analysis.cells import Cell, Cells
 from fotltn.analysis.explain.circuit import FALSE, TRUE, Circuit
 from fotltn.analysis.explain.site import FactPlace, Site
 from fotltn.errors import Diagnostic, LimitError, listing
 from fotltn.logic import core as c
+from fotltn.logic.parts import free_axes, predicates_in
 from fotltn.logic.text import text_of
-from fotltn.posterior.clauses import Clause, predicates
+from fotltn.posterior.clauses import Clause
 from fotltn.posterior.evidence import LabelEvidence
 from fotltn.posterior.ground import atom_text, clause_cells, defined, definition_clauses
 from fotltn.posterior.impossible import (
@@ -322,8 +322,8 @@ class _Contradictions:
         learned = set(self.learned)
 
         def visit(node: c.Core, below: list[c.Core]) -> c.Core:
-            if isinstance(node, c.Quantifier) and not predicates(node) & learned:
-                return self._condition(node) if predicates(node) else node
+            if isinstance(node, c.Quantifier) and not predicates_in(node) & learned:
+                return self._condition(node) if predicates_in(node) else node
             return rebuilt(node, below)
 
         body = fold(clause.body, visit)

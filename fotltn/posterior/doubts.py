@@ -117,6 +117,19 @@ class Doubts(Sequence[Doubt]):
     def __iter__(self) -> Iterator[Doubt]:
         return (self[place] for place in range(len(self)))
 
+    @property
+    def predicates(self) -> list[str]:
+        """The predicates that have labels."""
+        return list(self._names)
+
+    def places(self, predicate: str | None = None) -> Tensor:
+        """The places of all labels in this order, or of those of a predicate."""
+        if predicate is None:
+            return torch.arange(len(self))
+        which = self._names.index(predicate)
+        first, stop = self._starts[which : which + 2]
+        return ((self._order >= first) & (self._order < stop)).nonzero().squeeze(-1)
+
     def of(self, predicate: str) -> Tensor:
         """The probabilities that labels of a predicate are wrong, in the order of the labels.
 

@@ -18,6 +18,9 @@ _LEAST = 1e-12
 #: What is believed of noise before labels are seen, and how many labels that is worth.
 _NOISE, _NOISE_WEIGHT = 0.1, 10.0
 
+#: And how many labels of a predicate it is worth that its noise is that of all predicates.
+_POOLED = 40.0
+
 #: Labels that are wrong more often than this would say the opposite of what is true.
 _MOST_NOISE = 0.49
 
@@ -44,6 +47,16 @@ class LabelEvidence:
     rates: dict[str, NoiseRates]
     learned: frozenset[str] = frozenset()
     logits: Mapping[str, Tensor] = field(default_factory=dict)
+
+    @property
+    def by_part(self) -> Sequence[LabelEvidence]:
+        """That of each part of the traces, which learn apart from each other."""
+        return (self,)
+
+    @property
+    def parts(self) -> int:
+        """How many parts there are, each of as many traces."""
+        return len(self.by_part)
 
     def odds(self, name: str, shape: Sequence[int], device: torch.device) -> Tensor:
         """The logarithms of the odds of all cells of a predicate."""
@@ -73,11 +86,12 @@ class LabelEvidence:
         if not counts:
             return
         total = torch.stack([*counts.values()]).sum(0)
-        usual = _share(total, torch.full_like(total[0], _NOISE))
+        usual = _share(total, torch.full_like(total[0], _NOISE), _NOISE_WEIGHT)
         for name, count in counts.items():
             old = torch.tensor(self.rates[name], dtype=torch.float64)
-            new = _share(count, usual).clamp_max(_MOST_NOISE)
-            self.rates[name] = NoiseRates(*(old + share * (new - old)).tolist())
+            target = _share(count, usual, _POOLED)
+            new = (old + share * (target - old)).maximum(target / 2)  # which is never 0
+            self.rates[name] = NoiseRates(*new.clamp_max(_MOST_NOISE).tolist())
 
     def _counts(self, name: str, worlds: Mapping[str, Tensor]) -> Tensor:
         """How many labels are wrong, and how many there are: of true facts, and of false ones."""
@@ -88,6 +102,37 @@ class LabelEvidence:
         return torch.stack([wrong, torch.stack([truth.sum(), (1 - truth).sum()])])
 
 
-def _share(count: Tensor, usual: Tensor) -> Tensor:
-    """Rates by how many labels are wrong of how many, drawn to others."""
-    return (_NOISE_WEIGHT * usual + count[0]) / (_NOISE_WEIGHT + count[1])
+@dataclass(slots=True)
+class EvidenceByPart(LabelEvidence):
+    """That of parts, whose traces follow each other; each learns rates of its own.
+
+    Args:
+        each: the evidence of each part, whose traces are counted from 0.
+    """
+
+    each: Sequence[LabelEvidence] = ()
+
+    @property
+    def by_part(self) -> Sequence[LabelEvidence]:
+        """That of each part."""
+        return self.each
+
+    def odds(self, name: str, shape: Sequence[int], device: torch.device) -> Tensor:
+        """The logarithms of the odds of all cells of a predicate."""
+        size = (shape[0] // len(self.each), *shape[1:])
+        return torch.cat([one.odds(name, size, device) for one in self.each])
+
+    def learn(self, worlds: Mapping[str, Tensor], share: float) -> None:
+        """Move the learned rates of each part."""
+        if not self.learned:
+            return
+        for number, one in enumerate(self.each):
+            one.learn(
+                {n: t.unflatten(1, (len(self.each), -1))[:, number] for n, t in worlds.items()},
+                share,
+            )
+
+
+def _share(count: Tensor, usual: Tensor, weight: float) -> Tensor:
+    """Rates by how many labels are wrong of how many, drawn to others that are worth as many."""
+    return (weight * usual + count[0]) / (weight + count[1])

@@ -8,11 +8,12 @@ from dataclasses import replace
 from torch import Tensor
 
 from fotltn.analysis.cells import Cells
-from fotltn.analysis.prefix import Prefix
+from fotltn.analysis.view import View
 from fotltn.format import degree
 from fotltn.logic import core as c
 from fotltn.logic.defined import Definition
 from fotltn.logic.nnf import nnf
+from fotltn.logic.prefix import Prefix
 from fotltn.posterior.clauses import Clause, stated
 from fotltn.posterior.rows import RowTruth, all_rows
 from fotltn.posterior.structure import Structure
@@ -44,7 +45,7 @@ def clause_cells(clause: Clause, body: c.Formula, tables: Tables) -> Cells:
     layers: tuple[c.Quantifier | c.Aggregate, ...] = (always,)
     if clause.axes:
         layers = (c.Quantifier(True, clause.axes, None, always), always)
-    return Cells(clause.axiom, "", Prefix(layers, body), tables, CRISP)
+    return Cells(clause.axiom, "", Prefix(layers, body), View(tables, CRISP))
 
 
 def atom_text(tables: Tables, name: str, trace: int, arguments: Sequence[int]) -> str:

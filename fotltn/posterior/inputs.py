@@ -11,7 +11,7 @@ from fotltn.analysis.truncation import end_of
 from fotltn.errors import DataError, did_you_mean, listing, name_hint
 from fotltn.grounding.labels import Labels
 from fotltn.logic.check import CheckedTheory
-from fotltn.posterior.clauses import predicates
+from fotltn.logic.parts import predicates_in
 from fotltn.posterior.evidence import NoiseRates
 from fotltn.posterior.ground import atom_text
 from fotltn.posterior.problem import Problem
@@ -106,7 +106,7 @@ def _rates(name: str, rate: NoiseRates | None) -> None:
 
 def _given(theory: CheckedTheory, tables: Tables, learned: Sequence[str]) -> None:
     """What is given has a table of 0 and 1, unless nothing uses it; what is learned has none."""
-    used = {name for axiom in theory.axioms for name in predicates(axiom.formula)}
+    used = {name for axiom in theory.axioms for name in predicates_in(axiom.formula)}
     for name in theory.signature.predicates:
         if name in learned:
             if name in tables.predicates:

@@ -8,23 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
+from typing import assert_never
 
-from fotltn.algebra.expr import free_axes
 from fotltn.errors import Diagnostic, LimitError, listing
 from fotltn.logic import core as c
 from fotltn.logic.defined import Definition
 from fotltn.logic.nnf import FALSE, both, either, nnf
+from fotltn.logic.parts import free_axes, operands
+from fotltn.logic.quantifiers import pushed_in
 from fotltn.monitor.compile import letter
 from fotltn.posterior.automata import MinimalAutomaton, machine
 from fotltn.posterior.clauses import (
     Clause,
+    atom_of,
     counted,
-    flat,
     is_edge,
+    is_node,
     number_of,
     numbered,
-    operands,
-    pushed_in,
     replaced_in,
     settled,
     spelled_out,
@@ -186,7 +188,7 @@ class _Compilation:
                 continue
             expanded[name] = definition
             if name in self.theory.labelled:
-                atom = self._atom(name, definition.axes)
+                atom = atom_of(name, definition.axes)
                 for axes, said in self._grounded(definition.axes, c.And(atom, formula)):
                     assert isinstance(said, c.And)
                     assert isinstance(said.left, c.Atom)
@@ -339,16 +341,13 @@ class _Compilation:
         self.moving = Moving(
             (*self.moving.bits, Bit(name, slots, self.sorts, static=False)), self.sorts
         )
-        atom = self._atom(name, self.axes)
+        atom = atom_of(name, self.axes)
         says = nnf(c.And(c.Implies(atom, formula), c.Implies(formula, atom)))
         self.local.append((name, says))
         return len(self.moving.bits) - 1
 
     def _sorts(self, slots: Sequence[Slot]) -> tuple[str, ...]:
         return tuple(self.sorts[slot.position or 0] for slot in slots)
-
-    def _atom(self, name: str, axes: tuple[c.Axis, ...]) -> c.Atom:
-        return c.Atom(name, tuple(c.Variable(axis, axis.sort or "") for axis in axes))
 
     # --- factors ---
 
@@ -366,7 +365,7 @@ class _Compilation:
                     local = self._localised(terms, node)
                     if local is not None:
                         bit = self._helped(local)
-                        replaced[node] = self._atom(self.moving.bits[bit].predicate, terms)
+                        replaced[node] = atom_of(self.moving.bits[bit].predicate, terms)
                         continue
             stack.extend(children(node))  # type: ignore[arg-type]
         if not replaced:
@@ -405,47 +404,49 @@ class _Compilation:
     def _part(self, formula: c.Formula, bits: int) -> Part:
         columns: dict[int, int] = {}
 
-        def atom(column: int) -> c.Formula:
+        def read(column: int) -> c.Formula:
             return letter(columns.setdefault(column, len(columns)))
 
-        over = self._over_letters(formula, atom, bits)
-        always = c.Until(True, FALSE, over, c.Window(), past=False)
-        return Part(self.theory.machine(always, len(columns)), tuple(columns))
-
-    def _over_letters(self, node: c.Formula, atom: object, bits: int) -> c.Formula:
         def condition(part: c.Formula) -> c.Formula:
             opposite = nnf(c.Not(part))
             if opposite in self.conditions:
-                return c.Not(atom(bits + self.conditions[opposite]))  # type: ignore[operator]
-            number = self.conditions.setdefault(part, len(self.conditions))
-            return atom(bits + number)  # type: ignore[operator,no-any-return]
+                return c.Not(read(bits + self.conditions[opposite]))
+            return read(bits + self.conditions.setdefault(part, len(self.conditions)))
+
+        over = self._over_letters(formula, read, condition)
+        always = c.Until(True, FALSE, over, c.Window(), past=False)
+        return Part(self.theory.machine(always, len(columns)), tuple(columns))
+
+    def _over_letters(
+        self, node: c.Formula, read: Callable[[int], c.Formula],
+        condition: Callable[[c.Formula], c.Formula],
+    ) -> c.Formula:  # fmt: skip
+        """A formula over letters: one for each bit, and for each of the largest conditions."""
 
         def visit(part: c.Formula) -> c.Formula:
-            if isinstance(part, c.Truth | c.Edge):
+            if is_edge(part):
                 return part
             if not self.moving.inside(part):
-                if isinstance(part, c.Not) and isinstance(part.arg, c.Edge):
-                    return part
                 return condition(part)
-            if isinstance(part, c.And | c.Or):
-                kind, join = (c.And, both) if isinstance(part, c.And) else (c.Or, either)
-                pieces = flat(part, kind)
-                settled = [p for p in pieces if not self.moving.inside(p) and not is_edge(p)]
-                total: c.Formula = c.Truth(kind is c.And)
-                if settled:
-                    merged = settled[0]
-                    for piece in settled[1:]:
-                        merged = kind(merged, piece)
-                    total = condition(merged)
-                for piece in pieces:
-                    if self.moving.inside(piece) or is_edge(piece):
-                        total = join(total, visit(piece))
-                return total
-            if isinstance(part, c.Atom):
-                hit = self.moving.bit(part)
-                assert hit is not None
-                return atom(hit[0])  # type: ignore[operator,no-any-return]
-            return rebuilt(part, [visit(child) for child in operands(part)])
+            match is_node(part):
+                case c.And() | c.Or() as joined:
+                    kind, join = (c.And, both) if isinstance(joined, c.And) else (c.Or, either)
+                    pieces = operands(joined, kind)
+                    known = [p for p in pieces if not self.moving.inside(p) and not is_edge(p)]
+                    start = condition(reduce(kind, known)) if known else c.Truth(kind is c.And)
+                    rest = [visit(p) for p in pieces if self.moving.inside(p) or is_edge(p)]
+                    return reduce(join, rest, start)
+                case c.Atom() as atom:
+                    hit = self.moving.bit(atom)
+                    assert hit is not None
+                    return read(hit[0])
+                case c.Not() | c.Quantifier() | c.Shift() | c.Until():
+                    below = [child for child in children(part) if isinstance(child, c.Formula)]
+                    return rebuilt(part, [visit(child) for child in below])
+                case c.Truth() | c.Edge() | c.Equal() | c.Compare() | c.Implies() | c.Aggregate():
+                    raise AssertionError(part)
+                case never:
+                    assert_never(never)
 
         return visit(node)
 

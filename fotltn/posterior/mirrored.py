@@ -33,7 +33,9 @@ def _symmetric(problem: Problem) -> Iterator[tuple[CheckedAxiom, str]]:
     defined = definitions_in(replace(problem.theory, axioms=hard), loose).by_name
     seen: set[str] = set()
     for axiom in hard:
-        said = {_turned(clause.body) for clause in clauses(axiom, problem.end)}
+        said = {
+            _turned(clause.body) for clause in clauses(axiom, problem.end, problem.theory.signature)
+        }
         name = said.pop() if len(said) == 1 else None
         if name in loose and name not in defined and name not in seen:
             seen.add(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -9,16 +10,18 @@ import torch
 from torch import Tensor
 
 from fotltn.logic import core as c
+from fotltn.logic.parts import predicates_in
 from fotltn.posterior.chain import Chain, Gain, Weights
 from fotltn.posterior.choices import choices
-from fotltn.posterior.clauses import conjuncts, number_of, predicates
-from fotltn.posterior.colours import coloured
+from fotltn.posterior.clauses import decisive, interchangeable, number_of
+from fotltn.posterior.colours import apart, coloured
 from fotltn.posterior.evidence import LabelEvidence
 from fotltn.posterior.kinds import Factor, TrackKind
 from fotltn.posterior.patterns import Bit, Contacts, Patterns, TrackCells
 from fotltn.posterior.points import worth_of_letters
 from fotltn.posterior.prior import Prior, PriorTables, as_number, groups
 from fotltn.posterior.rows import Bindings, RowTruth, all_rows, at_index, atoms_of, put
+from fotltn.posterior.shared_worlds import Randomness, uniform
 from fotltn.posterior.spans import spans_of
 from fotltn.semantics.tables import within
 
@@ -71,7 +74,7 @@ class Mover:
         self.lengths = row_truth.lengths(self.rows)
         self.symbols = torch.tensor(kind.shape.conditions, device=self.device)
         fixed = [n for n, f in enumerate(kind.conditions) if not row_truth.varies(f)]
-        stated = [n for n in fixed if predicates(kind.conditions[n])]
+        stated = [n for n in fixed if predicates_in(kind.conditions[n])]
         members = groups(kind, static=False)
         alone = [bit for names, bits in members if names not in shared for bit in bits]
         free = choices(kind, members, alone, fixed)
@@ -87,8 +90,13 @@ class Mover:
         self._weigh_points()
         costly = {axiom for costs in kind.soft.values() for axiom in costs}
         self._learns = bool((costly | {*said}) & {*scales})
-        late = self.spans is not None
-        self.prior = Prior(kind, stated, shared, tables, free, self.chain, late=late)
+        part = self.rows.trace // (row_truth.tables.batch // evidence.parts)
+        self.prior = Prior(
+            kind, stated, shared, tables, free, self.chain, part, evidence.parts,
+            late=self.spans is not None,
+        )  # fmt: skip
+        self._first_case = (part * self.prior.conditions).unsqueeze(-1)  # of each track's part
+        self._part = part
         self.contacts = Contacts(row_truth, kind.moving)
         self.colours = self._colours()
         self._weighed: dict[int, Tensor] = {}
@@ -101,6 +109,12 @@ class Mover:
     def tracks(self) -> int:
         """How many there are."""
         return len(self.rows)
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """The predicates by which tracks are more or less likely."""
+        kind = self.kind
+        return kind.moving.names | predicates_in(*kind.helping.values(), *kind.conditions)
 
     def _weigh_points(self) -> None:
         """What letters are worth by soft axioms, and when tracks are drawn; weights may change."""
@@ -126,9 +140,14 @@ class Mover:
         edges = self.chain.walk(bits, static, conditions)
         inside = within(self.lengths, self.row_truth.times)
         if self.spans is not None:
-            conditions = conditions + self.spans.late(self.row_truth.times) * len(self.symbols)
             inside = self.spans.there(self.row_truth.times)
-        return edges, conditions.permute(2, 1, 0), inside.T, static
+        return edges, self._weighed_by(conditions).permute(2, 1, 0), inside.T, static
+
+    def _weighed_by(self, conditions: Tensor) -> Tensor:
+        """The conditions that edges are weighed by: by part, and apart where tracks begin late."""
+        if self.spans is not None:
+            conditions = conditions + self.spans.late(self.row_truth.times) * len(self.symbols)
+        return conditions + self._first_case
 
     # --- where bits are ---
 
@@ -211,8 +230,10 @@ class Mover:
         )
         for place, bit in enumerate(static):
             by_value += odds[:, 0, bit].unsqueeze(-1) * (values >> place & 1)
-        self._static = by_value + self.prior.static
-        by_edge = self.prior.by_edge().split(len(self.symbols))  # again where tracks begin late
+        self._static = by_value + self.prior.static[self._part]
+        by_edge = self.prior.by_edge().split(
+            len(self.symbols)
+        )  # by part, and where tracks begin late
         self._moves = torch.cat([self.chain.moves(part.T) for part in by_edge], 1)
         weights: dict[int, Tensor] = {}
         couplings = [one for colour in self.colours for one in colour.couplings]
@@ -223,13 +244,13 @@ class Mover:
             spread = self._moves.amax() - self._moves.amin()
             most = odds.abs().sum((1, 2)) + spread * self.lengths
             for one in couplings:
-                if not _is_hard(one.factor):
+                if not is_hard(one.factor):
                     worth = weights[id(one.factor)].abs().sum(-1)[one.cells.row]
                     most.index_add_(0, one.cells.track, worth)
             self._force = 1.0 + most / HARD
         for one in couplings:
             weighed = weights[id(one.factor)][one.cells.row, one.cells.time]
-            if _is_hard(one.factor):
+            if is_hard(one.factor):
                 weighed = weighed * self._force[one.cells.track]
             self._weighed[id(one)] = weighed
 
@@ -254,23 +275,21 @@ class Mover:
             truth = self.row_truth.truth(formula, self.rows, worlds)
             tables = self.row_truth.tables
             shape = (*[tables.sizes[s] for s in self.kind.moving.sorts],)
-            full = truth.expand(truth.shape[0], self.tracks, tables.horizon)
-            worlds[name] = (
-                full.expand(self.worlds, -1, -1)
-                .reshape(self.worlds, tables.batch, *shape, tables.horizon)
-                .clone()
-            )
+            full = truth.expand(self.worlds, self.tracks, tables.horizon)
+            worlds[name] = full.reshape(self.worlds, tables.batch, *shape, tables.horizon).clone()
 
     def density(self, worlds: Worlds, names: Collection[tuple[str, ...]]) -> Tensor:
-        """The logarithm of how likely some groups of tracks are in each world, by the prior."""
+        """The logarithm of how likely some groups of tracks are, with axes (world, trace)."""
         self.help(worlds)
-        return self.prior.density(*self._drawn(worlds), names)
+        by_track = self.prior.density(*self._drawn(worlds), names)
+        total = by_track.new_zeros(self.worlds, self.row_truth.tables.batch)
+        return total.index_add_(1, self.rows.trace, by_track)
 
     def learn(self, worlds: Worlds, share: float, names: Collection[tuple[str, ...]]) -> None:
         """Move the prior of some groups towards these worlds."""
         self.prior.learn(*self._drawn(worlds), share, names)
 
-    def move(self, worlds: Worlds, generator: torch.Generator, heat: float) -> None:
+    def move(self, worlds: Worlds, generator: Randomness, heat: float) -> None:
         """Draw every track once.
 
         Args:
@@ -281,16 +300,14 @@ class Mover:
         if self.stale:
             self.refresh()
         self.help(worlds)
-        conditions = self._cases(worlds)
-        if self.spans is not None:
-            conditions = conditions + self.spans.late(self.row_truth.times) * len(self.symbols)
+        conditions = self._weighed_by(self._cases(worlds))
         held: dict[object, Tensor] = {}
         for colour in self.colours:
             self._move(colour, worlds, conditions, held, generator, heat)
 
     def _move(
         self, colour: Colour, worlds: Worlds, conditions: Tensor, held: dict[object, Tensor],
-        generator: torch.Generator, heat: float,
+        generator: Randomness, heat: float,
     ) -> None:  # fmt: skip
         tracks = colour.tracks
         gains, digits = self._gains(colour, worlds, held, heat)
@@ -310,7 +327,7 @@ class Mover:
         possible = totals > -torch.inf
         tested = [one for one in colour.couplings if one.window is None]
         if self.lazy:  # so that it is not always the first track that gives way
-            draw = torch.rand(possible.shape, generator=generator, device=self.device)
+            draw = uniform(possible.shape, generator, world=0, device=self.device)
             possible &= draw < _LAZY
         bits = torch.where(possible[..., None, None], bits, old)
         if not tested:
@@ -319,7 +336,7 @@ class Mover:
         before = self._tested(tested, worlds, len(tracks))
         self.write(worlds, tracks, bits)
         after = self._tested(tested, worlds, len(tracks))
-        draw = torch.rand(after.shape, dtype=torch.float64, generator=generator, device=self.device)
+        draw = uniform(after.shape, generator, world=0, dtype=torch.float64, device=self.device)
         refused = draw.log() > heat * (after - before)
         self.write(worlds, tracks, torch.where(refused[..., None, None], old, bits))
 
@@ -365,18 +382,18 @@ class Mover:
             length = times + max(0, latest)
             if name not in gains:
                 gains[name] = torch.zeros(
-                    self.worlds, tracks * length, full.shape[-1], dtype=torch.float64,
+                    tracks * length, full.shape[-1], self.worlds, dtype=torch.float64,
                     device=self.device,
                 )  # fmt: skip
             index = coupling.place * length + cells.time + latest
             good = cells.time + latest >= 0
-            value = full * (weight * good).unsqueeze(-1)
-            gains[name].index_add_(1, index.clamp_min(0), value.expand(self.worlds, -1, -1))
+            value = full.permute(1, 2, 0) * (weight * good)[:, None, None]
+            gains[name].index_add_(0, index.clamp_min(0), value.expand(-1, -1, self.worlds))
         result, digits = [], []
         for (window, size, latest), values in gains.items():
             bits = self.kind.shape.windows[window][0]
             length = times + max(0, latest)
-            shaped = values.reshape(self.worlds, tracks, length, -1)
+            shaped = values.view(tracks, length, -1, self.worlds).permute(3, 0, 1, 2)
             result.append(Gain(shaped, window, size, 1 << len(bits)))
             digits.append(as_number(self.letters, bits))
         return result, digits
@@ -389,7 +406,7 @@ class Mover:
             truth = self.row_truth.truth(factor.formula, cells.rows, worlds)
             truth = truth.expand(self.worlds, len(cells.rows), len(self.row_truth.times))
             value = (truth * self._weights(factor, cells.rows)).sum(-1)[:, cells.row]
-            if _is_hard(factor):
+            if is_hard(factor):
                 value = value * self._force[cells.track]
             total.index_add_(1, coupling.place, value)
         return total
@@ -417,7 +434,8 @@ class Mover:
                 mine = place[track] >= 0
                 if bool(mine.any()):
                     some = cells.take(at[mine], track[mine])
-                    couplings.append(Coupling(factor, some, place[track[mine]], window))
+                    parts = [some] if window is None else apart(factor.formula, some, self.contacts)
+                    couplings += [Coupling(factor, p, place[p.track], window) for p in parts]
             result.append(Colour(tracks, couplings))
         return result
 
@@ -430,7 +448,7 @@ class Mover:
             return (cells, *self._contacts(factor, rows))
         open_ones = self._weights(factor, rows) != 0
         if factor.labelled is None:
-            for part in conjuncts(factor.formula, universal=True):
+            for part in decisive(factor.formula, universal=True):
                 if not self.row_truth.varies(part):
                     open_ones = open_ones & ~self.row_truth.truth(part, rows, {})[0]
         row, time = open_ones.nonzero().unbind(-1)
@@ -441,7 +459,13 @@ class Mover:
         """The bindings of a factor that something depends on."""
         if factor.labelled is not None:
             return self._labelled(factor.labelled)
-        return self.row_truth.instances(factor.axes, factor.formula)
+        rows = self.row_truth.instances(factor.axes, factor.formula)
+        if factor.weight is None:  # what is said of a pair twice need not be looked at twice
+            for one, other in itertools.combinations(factor.axes, 2):
+                if interchangeable(factor.formula, one, other):
+                    once = rows.places[one] <= rows.places[other]
+                    rows = rows.take(once.nonzero().squeeze(-1))
+        return rows
 
     def _labelled(self, atom: c.Atom) -> Bindings:
         """The bindings of an atom's variables that have labels."""
@@ -470,5 +494,6 @@ class Mover:
         return hits[:, 0], every[hits[:, 1]]
 
 
-def _is_hard(factor: Factor) -> bool:
+def is_hard(factor: Factor) -> bool:
+    """Whether a factor is a hard axiom."""
     return factor.weight is None and factor.labelled is None

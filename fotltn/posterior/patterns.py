@@ -8,7 +8,7 @@ bindings alone that what is given leaves open at that point, so that the cost fo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import and_, or_
@@ -18,8 +18,10 @@ import torch
 from torch import Tensor
 
 from fotltn.logic import core as c
-from fotltn.posterior.clauses import conjuncts, is_node, number_of, pieces, predicates
-from fotltn.posterior.rows import Bindings, RowTruth, at_index, counts
+from fotltn.logic.parts import predicates_in
+from fotltn.logic.span import HERE, TimeSpan, operands
+from fotltn.posterior.clauses import decisive, is_node, number_of, pieces
+from fotltn.posterior.rows import Bindings, RowTruth, counts
 from fotltn.semantics.tables import within
 
 
@@ -72,7 +74,7 @@ class Moving:
     def inside(self, node: c.Core) -> bool:
         """Whether a formula has such atoms."""
         if node not in self._inside:
-            self._inside[node] = bool(predicates(node) & self.names)
+            self._inside[node] = bool(predicates_in(node) & self.names)
         return self._inside[node]
 
     def bit(self, atom: c.Atom) -> tuple[int, tuple[c.Term, ...]] | None:
@@ -93,45 +95,26 @@ class Moving:
 
 def reach(node: c.Formula, moving: Moving, most: int) -> Sight | None:
     """How far a formula sees what changes; None if without bounds, or beyond `most` points."""
-    spans: list[tuple[int, int]] = []
-    stack: list[tuple[c.Formula, int, int]] = [(node, 0, 0)]
-    while stack:
-        part, low, high = stack.pop()
+    seen: list[tuple[int, int]] = []
+    waiting = [(node, HERE)]
+    while waiting:
+        part, span = waiting.pop()
         if not moving.inside(part):
             continue
-        if high - low > most:
+        low, high = span
+        if low is None or high is None or high - low > most:
             return None
-        match is_node(part):
-            case c.Atom() as atom:
-                hit = moving.bit(atom)
-                if hit is None:
-                    return None
-                if not moving.bits[hit[0]].static:
-                    spans.append((low, high))
-            case c.Not(arg):
-                stack.append((arg, low, high))
-            case c.And(left, right) | c.Or(left, right):
-                stack += [(left, low, high), (right, low, high)]
-            case c.Quantifier(_, _, _, body):
-                stack.append((body, low, high))
-            case c.Shift(arg, steps, past):
-                by = -steps if past else steps
-                stack.append((arg, low + by, high + by))
-            case c.Until(_, left, right, window, past):
-                if window.high is None:
-                    return None
-                near, far = (-window.high, 0) if past else (0, window.high)
-                stack += [(left, low + near, high + far), (right, low + near, high + far)]
-            case c.Truth() | c.Edge() | c.Equal() | c.Compare():
-                pass
-            case c.Implies() | c.Aggregate():
-                raise AssertionError(part)
-            case never:
-                assert_never(never)
-    if not spans:
+        if isinstance(part, c.Atom):
+            hit = moving.bit(part)
+            if hit is None:
+                return None
+            if not moving.bits[hit[0]].static:
+                seen.append((low, high))
+        waiting += operands(part, span)
+    if not seen:
         return Sight(0, -1)
-    low, high = min(s[0] for s in spans), max(s[1] for s in spans)
-    return Sight(low, high) if high - low < most else None
+    first, last = min(low for low, _ in seen), max(high for _, high in seen)
+    return Sight(first, last) if last - first < most else None
 
 
 @dataclass(slots=True, eq=False)
@@ -240,7 +223,7 @@ class Contacts:
         """At which points what is given leaves rows beneath a quantifier open."""
         if id(inner) not in self._open:
             value = within(self.row_truth.lengths(inner), self.row_truth.times)
-            for part in conjuncts(node.body, node.universal):
+            for part in decisive(node.body, node.universal):
                 if not self.row_truth.varies(part):
                     truth = self.row_truth.truth(part, inner, {})[0]
                     value = value & (~truth if node.universal else truth)
@@ -309,25 +292,16 @@ def _unique(hits: list[Tensor], like: Tensor) -> tuple[Tensor, Tensor]:
     return keys // most, keys % most
 
 
-def _steps(node: c.Formula, offset: int) -> list[tuple[c.Formula, int]]:
-    """The formulas beneath one, with the offsets at which they are read."""
-    match is_node(node):
-        case c.Not(arg):
-            return [(arg, offset)]
-        case c.And(left, right) | c.Or(left, right):
-            return [(left, offset), (right, offset)]
-        case c.Shift(arg, steps, past):
-            return [(arg, offset - steps if past else offset + steps)]
-        case c.Until(_, left, right, window, past):
-            sign = -1 if past else 1
-            last = 0 if window.high is None else window.high
-            return [(p, offset + sign * n) for n in range(last + 1) for p in (left, right)]
-        case c.Truth() | c.Edge() | c.Atom() | c.Equal() | c.Compare() | c.Quantifier():
-            return []
-        case c.Implies() | c.Aggregate():
-            raise AssertionError(node)
-        case never:
-            assert_never(never)
+def _steps(node: c.Formula, offset: int) -> Iterator[tuple[c.Formula, int]]:
+    """The formulas beneath one, with the offsets at which they are read; without bounds, with one.
+
+    Those without bounds are asked for where offsets do not matter.
+    """
+    for part, (low, high) in operands(node, TimeSpan(offset, offset)):
+        if low is None or high is None:
+            yield part, offset
+        else:
+            yield from ((part, there) for there in range(low, high + 1))
 
 
 class Patterns:
@@ -370,7 +344,8 @@ class Patterns:
             self.held[key] = self.row_truth.truth(node, cells.rows, self.worlds)
         full = self.held[key]
         row = cells.row if full.shape[1] > 1 else torch.zeros_like(cells.row)
-        value = self._wide(full[:, row, self._time(cells, offset, full.shape[2])])
+        place = row * full.shape[2] + self._time(cells, offset, full.shape[2])
+        value = self._wide(_taken(full, place))
         if not self.row_truth.varies(node):
             cells.cache[node, offset] = value
         return value
@@ -384,9 +359,13 @@ class Patterns:
     def _present(self, atom: c.Atom, cells: TrackCells, offset: int) -> Tensor:
         """An atom of tracks in the present worlds."""
         table = self.worlds[atom.predicate]
-        args = [self.row_truth.numbers(a, cells.rows)[cells.row, 0] for a in atom.args]
-        time = self._time(cells, offset, table.shape[-1])
-        return self._wide(at_index(table, cells.rows.trace[cells.row], *args, time))
+        if (atom, offset) not in cells.cache:
+            place = cells.rows.trace[cells.row]
+            for term, size in zip(atom.args, table.shape[2:-1], strict=True):
+                place = place * size + self.row_truth.numbers(term, cells.rows)[cells.row, 0]
+            time = self._time(cells, offset, table.shape[-1])
+            cells.cache[atom, offset] = place * table.shape[-1] + time
+        return self._wide(_taken(table, cells.cache[atom, offset]))
 
     def _bit(self, number: int, offset: int) -> Tensor:
         """A bit of the track, along the axis of its values."""
@@ -462,16 +441,21 @@ class Patterns:
         reached: Tensor | None = None
         for ahead in range(node.window.high, -1, -1):
             there = offset + sign * ahead
-            a, b = self.truth(node.left, cells, there), self.truth(node.right, cells, there)
-            if node.dual:
-                a, b = ~a, ~b
-            onward = None if reached is None else a & reached
-            here = b if ahead >= node.window.low else None
-            both = [x for x in (onward, here) if x is not None]
-            value = both[0] if len(both) == 1 else both[0] | both[1]
-            reached = value & self._inside(cells, there)
+            ways = []
+            if reached is not None:
+                left = self.truth(node.left, cells, there)
+                ways.append((~left if node.dual else left) & reached)
+            if ahead >= node.window.low:
+                right = self.truth(node.right, cells, there)
+                ways.append(~right if node.dual else right)
+            reached = reduce(or_, ways) & self._inside(cells, there)
         assert reached is not None
         return ~reached if node.dual else reached
+
+
+def _taken(table: Tensor, place: Tensor) -> Tensor:
+    """Some cells of tables (world, …), whose axes are numbered as one, with axes (world, cell)."""
+    return table.flatten(1).gather(1, place.expand(table.shape[0], -1))
 
 
 #: Where it is cached whether a point is inside of the trace; no formula has such an atom.

@@ -212,7 +212,7 @@ def explain(plan: SamplingPlan) -> Iterator[str]:
         yield f"follow from the rest, and are watched after each sweep: {', '.join(plan.watched)}"
     if plan.tied:
         yield (
-            f"tie tracks that move one at a time, so that chains may get stuck: "
+            "tie tracks that move one at a time, or change places, so that chains may get stuck: "
             f"{', '.join(plan.tied)}"
         )
     yield f"a sweep: {count(plan.steps)} steps of automata"

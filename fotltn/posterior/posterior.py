@@ -9,16 +9,17 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fotltn.errors import DataError, listing
+from fotltn.errors import DataError, LimitError, listing
+from fotltn.evaluation import evaluate_core, present
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedFormula
-from fotltn.logic.nnf import nnf
+from fotltn.logic.parts import predicates_in
 from fotltn.posterior.carried import Carried
-from fotltn.posterior.clauses import not_too_deep
 from fotltn.posterior.evidence import NoiseRates
 from fotltn.posterior.mixing import MixingReport
-from fotltn.posterior.rows import RowTruth, all_rows
+from fotltn.posterior.problem import repeated
 from fotltn.posterior.structure import Structure
+from fotltn.semantics.config import CRISP
 from fotltn.semantics.tables import Tables, Value
 
 
@@ -28,7 +29,7 @@ class Probability:
 
     Args:
         axes: its free variables.
-        mean: shares of worlds, with axes (trace, variables …, time); NaN where none counts.
+        mean: shares of worlds, shape `(trace, *variables, time)`; NaN where none counts.
         low: the lower end of an interval that holds the probability in 95 of 100 cases.
         high: the upper end.
         worlds: how many worlds were counted in each trace.
@@ -65,10 +66,10 @@ class Posterior:
     Args:
         tables: what is given.
         learned: the predicates that are not.
-        marginals: the probability of each atom, with axes (trace, arguments …, time).
-        worlds: sampled worlds: truth values with axes (world, trace, arguments …, time). Worlds
+        marginals: the probability of each atom, shape `(trace, *arguments, time)`.
+        worlds: sampled worlds: truth values, shape `(world, trace, *arguments, time)`. Worlds
             that follow each other at the distance `chains` are of one chain.
-        density: the logarithm of how likely each of these is, up to a constant.
+        density: the logarithm of how likely each world is, up to a constant, shape `(world,)`.
         chains: how many chains there were.
         rates: how often labels are wrong, told or learned.
         violations: for each soft axiom how many cells of a world break it.
@@ -159,18 +160,39 @@ class Posterior:
         return replace(self.tables, predicates=predicates)
 
     def truth(self, formula: CheckedFormula) -> Value:
-        """The truth of a formula in every world, with axes (world, trace, variables …, time)."""
-        row_truth = RowTruth(self.tables, self.learned)
-        axes, asked = formula.free, not_too_deep(nnf(formula.formula), "the formula")
-        rows = all_rows(self.tables, axes)
-        parts = []
-        for start in range(0, self.count, self.chains):
-            some = {n: t[start : start + self.chains] for n, t in self.worlds.items()}
-            value = row_truth.truth(asked, rows, some)
-            parts.append(value.expand(self.chains, len(rows), self.tables.horizon))
-        sizes = (self.tables.full_size(a) for a in axes)
-        shape = (self.count, self.tables.batch, *sizes, self.tables.horizon)
-        return Value(axes, torch.cat(parts).reshape(shape))
+        """The truth of a formula in every world, with axes (world, trace, variables …, time).
+
+        Raises:
+            LimitError: what is computed of one world takes too much memory.
+        """
+        parts: list[Tensor] = []
+        done, step = 0, self.chains
+        while done < self.count:
+            try:
+                parts.append(self._truth(formula, slice(done, min(done + step, self.count))))
+            except LimitError:
+                if step == 1:
+                    raise
+                step //= 2
+            else:
+                done += len(parts[-1])
+        return Value(formula.free, torch.cat(parts))
+
+    def _truth(self, formula: CheckedFormula, some: slice) -> Tensor:
+        """The truth of a formula in some worlds, whose traces are evaluated as one batch."""
+        used = predicates_in(formula.formula)
+        fixed = {n: t for n, t in self.tables.predicates.items() if n in used}
+        worlds = {n: t[some].flatten(0, 1) for n, t in self.worlds.items() if n in used}
+        number = len(range(self.count)[some])
+        # Nothing else is read by two-valued logic.
+        read = replace(self.tables, predicates=fixed, features={}, inputs={}, present={})
+        every = repeated(read, number)
+        learned = {n: t.to(every.dtype) for n, t in worlds.items()}
+        every = replace(every, predicates={**every.predicates, **learned})
+        value = evaluate_core(formula.formula, every, CRISP)
+        truth = present(value, formula.free, every, at="all", batched=True)
+        apart: Tensor = truth.unflatten(0, (number, self.tables.batch))
+        return apart
 
     def probability(
         self, formula: CheckedFormula, condition: CheckedFormula | None = None

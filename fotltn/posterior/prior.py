@@ -77,9 +77,10 @@ class PriorTables:
     """What is learned of all groups, by their names, as logarithms.
 
     Args:
-        initial: of first values, with axes (table, value).
+        initial: of first values, with axes (table, value); tables of parts that learn apart follow
+            each other.
         moves: of values by the one before, with axes (table, before, value).
-        static: of the values of static predicates.
+        static: of the values of static predicates, likewise one part after the other.
     """
 
     initial: dict[tuple[str, ...], Tensor] = field(default_factory=dict)
@@ -155,7 +156,8 @@ class Prior:
 
     def __init__(
         self, kind: TrackKind, usable: Collection[int], shared: Collection[tuple[str, ...]],
-        tables: PriorTables, choices: Choices, chain: Chain, *, late: bool,
+        tables: PriorTables, choices: Choices, chain: Chain, part: Tensor, parts: int, *,
+        late: bool,
     ) -> None:  # fmt: skip
         """A prior that tells conditions apart, but for groups that several kinds share.
 
@@ -166,10 +168,12 @@ class Prior:
             tables: what is learned.
             choices: what axioms remember, and where they leave no choice.
             chain: the edges of tracks.
+            part: the part that each track is of; parts learn apart from each other.
+            parts: how many there are.
             late: whether tracks may begin later than their traces.
         """
         self.kind, self.device, self.tables = kind, chain.device, tables
-        self.chain, self.choices = chain, choices
+        self.chain, self.choices, self._part, self._parts = chain, choices, part, parts
         static = 1 << len(kind.shape.static)
         several = static if static <= _MOST_STATIC else 1
         self.groups = []
@@ -181,21 +185,23 @@ class Prior:
                     self._beside(bits[0]), choices.memories[number],
                 )  # fmt: skip
             self.groups.append(group)
-        self._shape = (len(kind.shape.conditions) << late, len(chain.source))
+        #: How many conditions there are in a part, again where tracks may begin late.
+        self.conditions = len(kind.shape.conditions) << late
         self._cells = [self._cell(number, late=late) for number in range(len(self.groups))]
         self.static_groups = groups(kind, static=True)
         for group in self.groups:
             if group.names in tables.moves:
                 continue
             size = 1 << len(group.bits)
-            start = torch.full((group.number, size), 1.0 / size, dtype=torch.float64)
+            number = parts * group.number
+            start = torch.full((number, size), 1.0 / size, dtype=torch.float64)
             stay = torch.full((size, size), 0.1 / max(1, size - 1), dtype=torch.float64)
             stay.fill_diagonal_(0.9)
             tables.initial[group.names] = start.log().to(self.device)
-            moves = stay.repeat(group.number, 1, 1)
+            moves = stay.repeat(number, 1, 1)
             tables.moves[group.names] = moves.log().to(self.device)
         for names, bits in self.static_groups:
-            start = torch.zeros(1 << len(bits), dtype=torch.float64, device=self.device)
+            start = torch.zeros(parts << len(bits), dtype=torch.float64, device=self.device)
             tables.static.setdefault(names, start)
 
     def _beside(self, bit: int) -> tuple[int, ...]:
@@ -211,13 +217,12 @@ class Prior:
 
     @property
     def static(self) -> Tensor:
-        """Logarithms of all static bits, by value."""
+        """Logarithms of all static bits, with axes (part, value)."""
         values = torch.arange(1 << len(self.kind.shape.static), device=self.device)
-        total = torch.zeros(values.shape, dtype=torch.float64, device=self.device)
+        total = torch.zeros(self._parts, len(values), dtype=torch.float64, device=self.device)
         for names, bits in self.static_groups:
-            total = (
-                total + self.tables.static[names][chosen_bits(values, self.kind.shape.static, bits)]
-            )
+            known = self.tables.static[names].reshape(self._parts, -1)
+            total += known[:, chosen_bits(values, self.kind.shape.static, bits)]
         return total
 
     @property
@@ -256,14 +261,19 @@ class Prior:
         return torch.cat(cells)
 
     def _spoken(self, number: int) -> Tensor:
-        """What a group's tables say of edges, as logarithms, with axes (condition, edge)."""
+        """What a group's tables say of edges, as logarithms; see `by_edge`."""
         names = self.groups[number].names
-        both = [self.tables.initial[names].flatten(), self.tables.moves[names].flatten()]
-        return torch.cat(both)[self._cells[number]]
+        tables = self.tables.initial[names], self.tables.moves[names]
+        both = torch.cat([table.reshape(self._parts, -1) for table in tables], 1)
+        return both[:, self._cells[number]].flatten(0, 1)
 
     def by_edge(self) -> Tensor:
-        """Logarithms of edges, with axes (condition, edge); see `_cell`."""
-        total = torch.zeros(self._shape, dtype=torch.float64, device=self.device)
+        """Logarithms of edges, with axes (condition, edge); see `_cell`.
+
+        The conditions of parts follow each other.
+        """
+        shape = (self._parts * self.conditions, len(self.chain.source))
+        total = torch.zeros(shape, dtype=torch.float64, device=self.device)
         for number in range(len(self.groups)):
             total += self._spoken(number)
         return total
@@ -272,16 +282,19 @@ class Prior:
         self, edges: Tensor, at: Tensor, inside: Tensor, static: Tensor,
         names: Collection[tuple[str, ...]],
     ) -> Tensor:  # fmt: skip
-        """The logarithm of how likely tracks are in each world; for the arguments, see `learn`."""
-        total = torch.zeros(edges.shape[-1], dtype=torch.float64, device=self.device)
+        """The logarithm of how likely each track is, with axes (world, track).
+
+        For the arguments, see `learn`.
+        """
+        total = torch.zeros(static.shape, dtype=torch.float64, device=self.device)
         for known, bits in self.static_groups:
             if known in names:
                 values = chosen_bits(static, self.kind.shape.static, bits)
-                total += self.tables.static[known][values].sum(1)
+                total += self.tables.static[known][values + (self._part << len(bits))]
         for number, group in enumerate(self.groups):
             if group.names in names:
                 spoken = torch.nn.functional.pad(self._spoken(number), (0, 1))
-                total += (spoken[at, edges] * inside.unsqueeze(-1)).sum((0, 1))
+                total += (spoken[at, edges] * inside.unsqueeze(-1)).sum(0).T
         return total
 
     def learn(
@@ -292,7 +305,8 @@ class Prior:
 
         Args:
             edges: those that tracks go along, with axes (time, track, world).
-            at: the number of the condition, with the same axes, of world perhaps one.
+            at: the number of the condition among those of all parts, with the same axes, of world
+                perhaps one.
             inside: whether tracks are there, with axes (time, track).
             static: values of static bits, with axes (world, track).
             share: how far to move.
@@ -305,44 +319,52 @@ class Prior:
         for cells, group in zip(self._cells, self.groups, strict=True):
             if group.names in only:
                 size = 1 << len(group.bits)
-                nothing = torch.zeros(group.number * size * (1 + size), device=self.device)
+                width = group.number * size * (1 + size)
+                nothing = torch.zeros(self._parts * width, device=self.device)
                 total = totals.get(group.names, (group, nothing.double()))[1]
-                spoken = cells.flatten()[places]
+                part = places // cells.numel()
+                spoken = cells.flatten()[places % cells.numel()] + part * width
                 totals[group.names] = group, total.index_add(0, spoken, times.double() / worlds)
         tables = self.tables
         for names, (group, total) in totals.items():
             size = 1 << len(names)
-            began, went = total.split([group.number * size, group.number * size**2])
+            shape = (self._parts, group.number)
+            sizes = [group.number * size, group.number * size**2]
+            began, went = total.reshape(self._parts, -1).split(sizes, 1)
             stay = torch.eye(size, dtype=torch.float64, device=self.device)
-            began = _pooled(began[:-size].reshape(*group.shape, size), None)
-            went = _pooled(went[: -(size**2)].reshape(*group.shape, size, size), stay)
+            began = _shares(began.reshape(*shape, size), group, None)
+            went = _shares(went.reshape(*shape, size, size), group, stay)
             tables.initial[names] = _moved(tables.initial[names], began, share)
             tables.moves[names] = _moved(tables.moves[names], went, share)
         sums: dict[tuple[str, ...], Tensor] = {}
         for names, bits in self.static_groups:
             if names not in only:
                 continue
-            values = chosen_bits(static, self.kind.shape.static, bits).reshape(-1)
-            count = torch.bincount(values, minlength=1 << len(bits)).double() / worlds
+            values = chosen_bits(static, self.kind.shape.static, bits) + (self._part << len(bits))
+            number = self._parts << len(bits)
+            count = torch.bincount(values.reshape(-1), minlength=number).double() / worlds
             sums[names] = sums[names] + count if names in sums else count
         for names, count in sums.items():
-            wanted = (count + 1.0) / (count.sum() + len(count))
+            by_part = count.reshape(self._parts, -1) + 1.0
+            wanted = by_part / by_part.sum(-1, keepdim=True)
             tables.static[names] = _moved(tables.static[names], wanted, share)
 
 
-def _pooled(count: Tensor, stay: Tensor | None) -> Tensor:
-    """Shares of what follows, by condition and memory, which are the first axes.
+def _shares(count: Tensor, group: Group, stay: Tensor | None) -> Tensor:
+    """Shares of what follows, by part and table; in the last one, where there is no choice, 1.
 
     Those of all are drawn to no change, those of a memory to those of all, and those of a condition
     to those of its memory.
     """
-    size = count.shape[-1]
-    start = torch.full_like(count[0, 0], 1.0 / size)
+    size, tables = count.shape[-1], count[:, :-1]
+    count = tables.unflatten(1, group.shape)  # part, condition, memory, …
+    start = torch.full_like(count[0, 0, 0], 1.0 / size)
     if stay is not None:
         start = 0.9 * stay + 0.1 / size
-    shares = _drawn_to(count.sum((0, 1)), start, _STEPS)
-    shares = _drawn_to(count.sum(0), shares, _POOLED)
-    return _drawn_to(count, shares, _POOLED)
+    shares = _drawn_to(count.sum((1, 2), keepdim=True), start, _STEPS)
+    shares = _drawn_to(count.sum(1, keepdim=True), shares, _POOLED)
+    shares = _drawn_to(count, shares, _POOLED).reshape(tables.shape)
+    return torch.cat([shares, torch.ones_like(shares[:, :1])], 1)
 
 
 def _drawn_to(count: Tensor, shares: Tensor, weight: float) -> Tensor:
@@ -350,7 +372,6 @@ def _drawn_to(count: Tensor, shares: Tensor, weight: float) -> Tensor:
 
 
 def _moved(old: Tensor, target: Tensor, share: float) -> Tensor:
-    """Moved towards a target; what it has no tables for, as there is no choice, towards 1."""
-    wanted = torch.ones_like(old)
-    wanted.view(-1)[: target.numel()] = target.flatten()
+    """Moved towards a target, which has parts apart."""
+    wanted = target.reshape(old.shape)
     return ((1 - share) * old.exp() + share * wanted).clamp_min(_LEAST).log()

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+import torch
 from torch import Tensor
 
 from fotltn.analysis.truncation import End
 from fotltn.grounding.labels import Labels
 from fotltn.logic.check import CheckedTheory
 from fotltn.logic.defined import Definition
-from fotltn.posterior.evidence import LabelEvidence, NoiseRates
+from fotltn.posterior.evidence import EvidenceByPart, LabelEvidence, NoiseRates
 from fotltn.posterior.sampler import Sampling
 from fotltn.posterior.structure import Structure, statements
+from fotltn.semantics.sparse import SparseTable
 from fotltn.semantics.tables import Tables
 
 #: What labels are taken to be like if nothing is said: seldom wrong.
@@ -39,6 +41,8 @@ class Problem:
         define: what predicates are, beside what hard axioms define.
         logits: what is known of single cells beside labels, as logarithms of odds.
         end: what the end of a trace makes of an axiom that it cuts off.
+        parts: in how many parts traces fall that learn apart from each other: the first traces, the
+            next ones, …, as many in each.
     """
 
     theory: CheckedTheory
@@ -50,6 +54,7 @@ class Problem:
     define: Mapping[str, Definition] = field(default_factory=dict)
     logits: Mapping[str, Tensor] = field(default_factory=dict)
     end: End = "undecided"
+    parts: int = 1
 
     def said(self) -> Structure:
         """What the theory says, without what moves together."""
@@ -58,5 +63,75 @@ class Problem:
     def evidence(self) -> LabelEvidence:
         """Labels with the rates that sampling begins with."""
         rates = {n: self.rates.get(n, USUAL) or _START for n in self.learned}
-        learned = [n for n, r in self.rates.items() if r is None and n in self.labels.truth]
-        return LabelEvidence(self.labels, rates, frozenset(learned), self.logits)
+        names = [n for n, r in self.rates.items() if r is None and n in self.labels.truth]
+        learned = frozenset(names)
+        if self.parts == 1:
+            return LabelEvidence(self.labels, rates, learned, self.logits)
+        each, size = [], self.tables.batch // self.parts
+        for start in range(0, self.tables.batch, size):
+            logits = {n: table[start : start + size] for n, table in self.logits.items()}
+            each.append(LabelEvidence(self._labels(start, size), dict(rates), learned, logits))
+        return EvidenceByPart(self.labels, rates, learned, self.logits, each)
+
+    def _labels(self, start: int, size: int) -> Labels:
+        """Those of some traces, which are counted from 0."""
+        places = {n: index[0] - start for n, index in self.labels.index.items()}
+        part = self.labels.take({n: (at >= 0) & (at < size) for n, at in places.items()})
+        shifted = {n: torch.cat([i[:1] - start, i[1:]]) for n, i in part.index.items()}
+        return replace(part, index=shifted)
+
+
+def several(problem: Problem, labels: Sequence[Labels]) -> Problem:
+    """The same theory and facts once for each set of labels, as parts that learn apart."""
+    number, batch = len(labels), problem.tables.batch
+    names = dict.fromkeys(name for one in labels for name in one.index)
+    index, truth = {}, {}
+    for name in names:
+        each = [(k, one) for k, one in enumerate(labels) if name in one.index]
+        moved = [
+            torch.cat([one.index[name][:1] + k * batch, one.index[name][1:]]) for k, one in each
+        ]
+        index[name] = torch.cat(moved, 1)
+        truth[name] = torch.cat([one.truth[name] for _, one in each])
+    return replace(
+        problem, tables=repeated(problem.tables, number), parts=number,
+        labels=replace(labels[0], index=index, truth=truth),
+        logits={name: _again(table, batch, number) for name, table in problem.logits.items()},
+    )  # fmt: skip
+
+
+def repeated(tables: Tables, number: int) -> Tables:
+    """The same traces so many times; tables of predicates that hold for all of them once."""
+    batch, names = tables.batch, tables.names
+
+    def again(some: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return {name: _again(table, batch, number) for name, table in some.items()}
+
+    predicates: dict[str, Tensor | SparseTable] = {}
+    for name, table in tables.predicates.items():
+        if batch == 1:
+            predicates[name] = table
+        elif isinstance(table, Tensor):
+            predicates[name] = _again(table, batch, number)
+        elif table.shape[0] == batch:
+            places = [
+                torch.cat([table.index[:1] + k * batch, table.index[1:]]) for k in range(number)
+            ]
+            predicates[name] = replace(
+                table, index=torch.cat(places, 1), value=table.value.repeat(number),
+                shape=(number * batch, *table.shape[1:]),
+            )  # fmt: skip
+        else:
+            predicates[name] = table
+    local = {sort: each * number for sort, each in names.local.items()}
+    return replace(
+        tables, lengths=tables.lengths.repeat(number), predicates=predicates, single=False,
+        functions=again(tables.functions), features=again(tables.features),
+        present=again(tables.present),
+        names=replace(names, traces=names.traces * number, local=local),
+    )  # fmt: skip
+
+
+def _again(table: Tensor, batch: int, number: int) -> Tensor:
+    """A table so many times; one that holds for all traces once."""
+    return table.repeat(number, *[1] * (table.dim() - 1)) if len(table) == batch else table

@@ -17,7 +17,8 @@ from torch import Tensor
 
 from fotltn.errors import LimitError
 from fotltn.logic import core as c
-from fotltn.posterior.clauses import conjuncts, is_node, number_of, pieces, predicates
+from fotltn.logic.parts import predicates_in
+from fotltn.posterior.clauses import decisive, is_node, number_of, pieces
 from fotltn.posterior.stated import FactJoin, StatedFacts, stated
 from fotltn.semantics import crisp
 from fotltn.semantics.sparse import SparseTable
@@ -95,7 +96,7 @@ class RowTruth:
     def varies(self, node: c.Core) -> bool:
         """Whether a formula may differ between worlds."""
         if node not in self._varies:
-            self._varies[node] = bool(predicates(node) & self.varying)
+            self._varies[node] = bool(predicates_in(node) & self.varying)
         return self._varies[node]
 
     def flags(self, name: str) -> Tensor | StatedFacts:
@@ -257,7 +258,7 @@ class RowTruth:
         return Bindings(rows.trace, rows.places)
 
     def _beneath(self, node: c.Quantifier, rows: Bindings) -> Bindings:
-        decided = [p for p in conjuncts(node.body, node.universal) if not self.varies(p)]
+        decided = [p for p in decisive(node.body, node.universal) if not self.varies(p)]
         start, axes = self._joined(node, rows, decided)
         factor = 1
         for axis in axes:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from fotltn.errors import Diagnostic, listing
+from fotltn.errors import DataError, Diagnostic, listing
+from fotltn.grounding.labels import Labels
 from fotltn.posterior.bits import packed, unpacked
 from fotltn.posterior.blind import BlindWorlds
 from fotltn.posterior.carried import PARTS
@@ -19,8 +20,9 @@ from fotltn.posterior.inputs import check_input
 from fotltn.posterior.mirrored import mirrored
 from fotltn.posterior.mixing import Mixing, MixingReport
 from fotltn.posterior.posterior import BrokenCells, Posterior
-from fotltn.posterior.problem import Problem
-from fotltn.posterior.sampler import Sampler, unbroken
+from fotltn.posterior.problem import Problem, several
+from fotltn.posterior.sampler import Sampler, obeyed_among_ties, unbroken
+from fotltn.posterior.shared_worlds import WorldShare
 from fotltn.posterior.structure import Structure, structure
 from fotltn.posterior.weights import LearnedWeights
 
@@ -39,7 +41,7 @@ class SamplingProgress:
         sweep: the number of sweeps that are done.
         of: how many there will be.
         counts: whether these count already.
-        mixing: how far worlds agree, if that is known.
+        mixing: how far worlds agree, if that is known; of several parts, in the first.
         weights: those of soft axioms, as far as they are learned.
     """
 
@@ -71,6 +73,39 @@ def sample(
     return run.result()
 
 
+def sample_each(
+    problem: Problem,
+    labels: Sequence[Labels],
+    *,
+    report: Callable[[SamplingProgress], None] | None = None,
+) -> list[Posterior]:
+    """Sample from the same theory and facts with several sets of labels, all of them at once.
+
+    Each has traces of its own, and learns by itself, as if it were alone. On a GPU many take hardly
+    longer than one.
+
+    Args:
+        problem: what worlds are sampled from, but for its labels. Weights that are learned need
+            worlds beside, and are refused.
+        labels: the sets of labels.
+        report: is told of every sweep.
+
+    Raises:
+        DataError: as of `sample`; one that is at fault refuses all of them.
+        LimitError: likewise.
+    """
+    if not labels:
+        return []
+    if problem.sampling.weights != "given":
+        raise DataError("several sets of labels at once are sampled with weights that are given")
+    run = SamplingRun(several(problem, labels))
+    while not run.finished:
+        run.sweep()
+        if report is not None:
+            report(run.progress())
+    return [replace(one, tables=problem.tables) for one in run.results()]
+
+
 def sampler_of(problem: Problem) -> Sampler:
     """The sampler that `sample` runs; nothing is drawn yet."""
     check_input(problem)
@@ -84,6 +119,8 @@ def sampler_of(problem: Problem) -> Sampler:
         raise explained(error, said.said(), said.tables, evidence) from None
     if watched := unbroken(plan, problem.tables, evidence):
         plan = _structure(problem, watched)
+        rest = obeyed_among_ties(plan, problem.tables, evidence)
+        plan = plan if len(rest) == len(watched) else _structure(problem, rest)
     return Sampler(plan, problem.tables, evidence, problem.sampling)
 
 
@@ -106,10 +143,11 @@ class SamplingRun:
         blind: worlds without labels, if something is learned by them.
     """
 
-    def __init__(self, problem: Problem) -> None:
-        """Nothing is counted yet."""
+    def __init__(self, problem: Problem, share: WorldShare | None = None) -> None:
+        """Nothing is counted yet; if there is a share, several processes move the worlds."""
         self.sampler, self.done, self._problem = sampler_of(problem), 0, problem
-        sampler = self.sampler
+        self.sampler.share = share
+        sampler, self._parts = self.sampler, problem.parts
         self.blind: BlindWorlds | None = None
         self._weights: LearnedWeights | None = None
         if sampler.scales:
@@ -122,18 +160,26 @@ class SamplingRun:
             n: torch.zeros(t.shape[1:], dtype=torch.float64, device=t.device)
             for n, t in worlds.items()
         }
-        self._mixing = Mixing(worlds, self._how.seed)
+        self._mixing = [Mixing(some, self._how.seed) for some in self._by_part(worlds)]
         self._stored: dict[str, list[Tensor]] = {name: [] for name in self.learned}
         self._density: list[Tensor] = []
         self._stored_at: list[int] = []
         self._enough = False
         self._broken: dict[str, list[Tensor]] = {}  # by soft axiom, the cells of each world
         self._unruly: dict[str, int] = {}
-        self._copied = 0
+        self._copied = [0] * self._parts
+
+    def _by_part(self, worlds: Mapping[str, Tensor]) -> list[dict[str, Tensor]]:
+        """Tables with axes (world, trace, …), part by part."""
+        apart = {name: table.unflatten(1, (self._parts, -1)) for name, table in worlds.items()}
+        return [
+            {name: table[:, part] for name, table in apart.items()} for part in range(self._parts)
+        ]
 
     def go_beside(self) -> None:
         """Sample worlds without labels, too."""
         self.blind = self.blind or BlindWorlds(self.sampler)
+        self.blind.sampler.share = self.sampler.share
 
     @property
     def total(self) -> int:
@@ -162,13 +208,15 @@ class SamplingRun:
         sampler, how = self.sampler, self._how
         sampler.sweep(self.done)
         if self.blind is not None and self.done < how.burn_in:
+            if self._weights is not None and self.done == how.full:
+                self.blind.follow(sampler)
             self.blind.sweep(sampler, self.done)
             if self._weights is not None:
                 self._weights.learn(self.blind.sampler, self.done)
         if self.done == _FIRM * how.burn_in // 4:
             sampler.firm = any(bool(cells.any()) for cells in sampler.broken().values())
         if self.done + 1 in (how.settled, how.burn_in):
-            self._copied = max(self._copied, sampler.rejoin())
+            self._copied = [*map(max, self._copied, sampler.rejoin())]
         if self.done in (0, how.burn_in - 1):
             self._refuse("burnt in" if self.done else "first")
         self.done += 1
@@ -176,12 +224,13 @@ class SamplingRun:
             return
         for name, total in self._sums.items():
             total += sampler.tables[name].to(torch.float64).mean(0)
-        self._mixing.add(sampler.tables)
+        for mixing, worlds in zip(self._mixing, self._by_part(sampler.tables), strict=True):
+            mixing.add(worlds)
         look, *later = [look for look in how.looks if look >= self.counted]
         if how.stores(self.counted, look):
             self._store()
         if self.counted == look and later:
-            self._enough = self._mixing.report().enough(how.enough)
+            self._enough = all(one.report().enough(how.enough) for one in self._mixing)
             if not self._enough:
                 self._thin(later[0])
 
@@ -205,8 +254,9 @@ class SamplingRun:
         })  # fmt: skip
         self._stored_at = [self._stored_at[place] for place in places]
         self._density = [self._density[place] for place in places]
-        for name, parts in self._stored.items():
-            self._stored[name] = [parts[place] for place in places]
+        for by_name in (self._stored, self._broken):
+            for name, parts in by_name.items():
+                by_name[name] = [parts[place] for place in places]
 
     def _refuse(self, moment: Literal["first", "burnt in", "last"]) -> None:
         """Stop if no world can obey all hard axioms."""
@@ -217,7 +267,7 @@ class SamplingRun:
     def progress(self) -> SamplingProgress:
         """How far it is; how far worlds agree is told of every tenth sweep."""
         told = self.counted > 0 and (self.counted % _TOLD == 0 or self._enough)
-        mixing = self._mixing.report(self._problem.learned) if told else None
+        mixing = self._mixing[0].report(self._problem.learned) if told else None
         weights = self.sampler.learned_weights
         return SamplingProgress(self.done, self.total, self.counted > 0, mixing, weights)
 
@@ -227,6 +277,11 @@ class SamplingRun:
         Raises:
             NoWorldError: worlds break hard axioms.
         """
+        (one,) = self.results()
+        return one
+
+    def results(self) -> list[Posterior]:
+        """The same, part by part."""
         sampler, how = self.sampler, self._how
         self._refuse("last")
         if names := [n for n, worlds in self._unruly.items() if worlds]:
@@ -243,18 +298,25 @@ class SamplingRun:
         if len(learned) < len(self.learned):  # more was drawn than the problem speaks of
             said = self._problem.said()
             plan, tables = replace(said, tied=plan.tied, watched=plan.watched), self._problem.tables
-        return Posterior(
-            tables, learned, {n: self._sums[n] / self.counted for n in learned},
-            {n: torch.cat(self._stored[n]) for n in learned}, torch.cat(self._density),
-            how.worlds, {n: sampler.evidence.rates[n] for n in learned},
-            {n: BrokenCells.of(torch.cat(cells)) for n, cells in self._broken.items()},
-            self._mixing.report(learned, self._copied), self.counted, plan,
-        )  # fmt: skip
+        sums = self._by_part({n: self._sums[n].unsqueeze(0) for n in learned})
+        stored = self._by_part({n: torch.cat(self._stored[n]) for n in learned})
+        density, evidence = torch.cat(self._density), sampler.evidence.by_part
+        broken = {n: torch.cat(cells) for n, cells in self._broken.items()}
+        return [
+            Posterior(
+                tables, learned, {n: total[0] / self.counted for n, total in sums[part].items()},
+                stored[part], density[:, part], how.worlds,
+                {n: evidence[part].rates[n] for n in learned},
+                {n: BrokenCells.of(cells[:, part]) for n, cells in broken.items()},
+                self._mixing[part].report(learned, self._copied[part]), self.counted, plan,
+            )
+            for part in range(self._parts)
+        ]  # fmt: skip
 
     # --- to go on later ---------------------------------------------------------------------------
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """All that the rest depends on: tensors, and what JSON can hold."""
+        """All that the rest depends on, of one part: tensors, and what JSON can hold."""
         sampler = self.sampler
         tensors = {"generator": sampler.generator.get_state()}
         for name in self.learned:
@@ -262,11 +324,11 @@ class SamplingRun:
             tensors[f"sums/{name}"] = self._sums[name]
             if self._density:
                 tensors[f"stored/{name}"] = packed(torch.cat(self._stored[name]))
-            if self._mixing.draws[name]:
-                tensors[f"draws/{name}"] = packed(torch.stack(self._mixing.draws[name]))
+            if self._mixing[0].draws[name]:
+                tensors[f"draws/{name}"] = packed(torch.stack(self._mixing[0].draws[name]))
         if self._density:
-            tensors["density"] = torch.stack(self._density)
-        tensors |= {f"broken/{name}": torch.stack(cells) for name, cells in self._broken.items()}
+            tensors["density"] = torch.cat(self._density, 1).T
+        tensors |= {f"broken/{name}": torch.cat(cells, 1).T for name, cells in self._broken.items()}
         for part in PARTS:
             for names, table in getattr(sampler.prior, part).items():
                 tensors[f"prior/{part}/{','.join(names)}"] = table
@@ -279,7 +341,7 @@ class SamplingRun:
             "rates": {n: list(rates) for n, rates in sampler.evidence.rates.items()},
             "scales": sampler.scales,
             "unruly": self._unruly,
-            "copied": self._copied,
+            "copied": self._copied[0],
             "firm": sampler.firm,
             "stored": self._stored_at,
             "enough": self._enough,
@@ -298,13 +360,14 @@ class SamplingRun:
             raise ValueError(f"it has {self.done} of {self.total} sweeps")
         self._unruly = dict(document["unruly"])
         for key in [key for key in tensors if key.startswith("broken/")]:
-            self._broken[key.removeprefix("broken/")] = [*tensors[key].to(device)]
-        self._copied = int(document["copied"])
+            cells = tensors[key].to(device).unsqueeze(-1)
+            self._broken[key.removeprefix("broken/")] = [*cells]
+        self._copied = [int(document["copied"])]
         self._stored_at, self._enough = [*document["stored"]], document["enough"] is True
         sampler.firm = document["firm"] is True
         sampler.evidence.rates.update({n: NoiseRates(*r) for n, r in document["rates"].items()})
         sampler.generator.set_state(tensors["generator"])
-        self._density = [part.to(device) for part in tensors.get("density", ())]
+        self._density = [part.to(device).unsqueeze(-1) for part in tensors.get("density", ())]
         counted, snapshots = self.counted, len(self._density)
         if len(self._stored_at) != snapshots:
             raise ValueError("it has another number of worlds than it says")
@@ -316,8 +379,10 @@ class SamplingRun:
                 shape = (snapshots, *table.shape)
                 self._stored[name] = [*unpacked(tensors[f"stored/{name}"], shape).to(device)]
             if counted:
-                shape = (counted, len(table), len(self._mixing.cells[name]))
-                self._mixing.draws[name] = [*unpacked(tensors[f"draws/{name}"], shape).to(device)]
+                shape = (counted, len(table), len(self._mixing[0].cells[name]))
+                self._mixing[0].draws[name] = [
+                    *unpacked(tensors[f"draws/{name}"], shape).to(device)
+                ]
         for part in PARTS:
             tables = getattr(sampler.prior, part)
             for names, table in tables.items():

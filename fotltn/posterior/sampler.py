@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import torch
 from torch import Tensor
 
+from fotltn.logic import core as c
 from fotltn.logic.nnf import nnf
+from fotltn.logic.parts import predicates_in
 from fotltn.posterior.clauses import Clause
 from fotltn.posterior.evidence import LabelEvidence
-from fotltn.posterior.movers import Mover, Worlds
+from fotltn.posterior.movers import Mover, Worlds, is_hard
 from fotltn.posterior.prior import PriorTables
 from fotltn.posterior.rows import Bindings, RowTruth, all_rows
+from fotltn.posterior.shared_worlds import WorldDraws, WorldShare
 from fotltn.posterior.structure import Structure
+from fotltn.posterior.swaps import DensityTerm, Swaps
 from fotltn.semantics.tables import Tables
 
 #: So many times worlds are drawn to see which axioms follow from others.
 _PROBES = 8
 
+
+#: How far learned rates of wrong labels move, beside how far worlds say.
+_FURTHER = 1.6
 
 #: After fewer sweeps than this it is not looked whether they are enough.
 _LEAST_LOOK = 8
@@ -68,6 +77,11 @@ class Sampling:
         """The sweep of the burn-in after which worlds should obey."""
         return int(0.8 * self.burn_in)
 
+    @property
+    def full(self) -> int:
+        """The first sweep in which ties count in full."""
+        return next(sweep for sweep in itertools.count() if self.heat(sweep) >= 1)
+
     def heat(self, sweep: int) -> float:
         """How much ties count in a sweep."""
         return min(1.0, 0.1 + 0.9 * sweep / max(1.0, 0.6 * self.burn_in))
@@ -76,8 +90,18 @@ class Sampling:
         """How far what is learned moves in a sweep; not at all after the burn-in."""
         if sweep >= self.burn_in:
             return 0.0
-        late = sweep - 0.6 * self.burn_in
+        late = sweep - self.settled
         return 0.5 if late < 0 else 1.0 / (late + 2.0)
+
+    def trust(self, sweep: int) -> float:
+        """How far rates of wrong labels move in a sweep.
+
+        As long as ties do not count in full, labels seem to be worse than they are. Then rates move
+        further than worlds say, as each sweep shows but a part of how wrong they are.
+        """
+        if self.heat(sweep) < 1:
+            return 0.0
+        return _FURTHER * min(1.0, 2 * self.share(sweep))
 
 
 class Sampler:
@@ -126,6 +150,8 @@ class Sampler:
         }
         self.formulas = {n: nnf(d.formula) for n, d in structure.definitions.items()}
         self._defined = self.firm = False
+        self.share: WorldShare | None = None  # if several processes move these worlds
+        self._obeying: Tensor | None = None  # as the last sweep left it, if that looked
         self._open: dict[Clause, Bindings] = {}
         self.teaches: list[frozenset[tuple[str, ...]]] = []
         taken: set[tuple[str, ...]] = set()
@@ -133,6 +159,7 @@ class Sampler:
             names = frozenset(mover.prior.names) - taken
             self.teaches.append(names)
             taken |= names
+        self.swaps = Swaps(self)
 
     def _scatter(self) -> None:
         """Begin each world elsewhere, so that chains which do not mix show it.
@@ -152,7 +179,7 @@ class Sampler:
             ]
             start = kind.reshape(-1, *ones)
             true = (start == 1) | ((start == 2) & coins[0]) | ((start == 3) & coins[1])
-            table.copy_(true.expand_as(table) & self._there(name))
+            table.copy_(true.expand_as(table) & self.there(name))
 
     def _scales(self) -> dict[str, float]:
         soft = [one.axiom for one in self.structure.clauses if one.weight is not None]
@@ -175,7 +202,7 @@ class Sampler:
         weights = self.weights
         return {name: weights[name] for name in self.scales}
 
-    def _there(self, name: str) -> Tensor:
+    def there(self, name: str) -> Tensor:
         """Where all arguments of a predicate are present, with axes (trace, arguments …, time)."""
         decl, known = self.known.signature.predicates[name], self.known
         there = torch.ones((), dtype=torch.bool, device=self.generator.device)
@@ -188,24 +215,26 @@ class Sampler:
                 there = there & mask.reshape(shape)
         return there
 
-    def rejoin(self) -> int:
+    def rejoin(self) -> list[int]:
         """Let worlds that break hard axioms go on from others that do not, if there are any.
 
         Returns:
-            How many did.
+            How many did, by part.
         """
-        broken = self.broken()
-        if not broken:
-            return 0
-        wrong = torch.stack([*broken.values()]).any(0)
-        good, bad = (~wrong).nonzero().squeeze(-1), wrong.nonzero().squeeze(-1)
-        if not len(good) or not len(bad):
-            return 0
-        draw = torch.rand(len(bad), generator=self.generator, device=self.generator.device)
-        source = good[(draw * len(good)).long()]
-        for table in self.tables.values():
-            table[bad] = table[source]
-        return len(bad)
+        copied, parts = [0] * self.evidence.parts, self.evidence.parts
+        wrong = (self.broken_by_trace() > 0).unflatten(1, (parts, -1)).any(-1)
+        for part in wrong.any(0).nonzero().squeeze(-1).tolist():
+            good, bad = (is_so.nonzero().squeeze(-1) for is_so in (~wrong[:, part], wrong[:, part]))
+            if not len(good):
+                continue
+            draw = torch.rand(len(bad), generator=self.generator, device=self.generator.device)
+            source = good[(draw * len(good)).long()]
+            for table in self.tables.values():
+                apart = table.unflatten(1, (parts, -1))
+                apart[bad, part] = apart[source, part]
+            copied[part] = len(bad)
+            self.moved()
+        return copied
 
     def define(self) -> None:
         """Compute what is defined from what is free, unless it is known."""
@@ -213,36 +242,60 @@ class Sampler:
             return
         self._defined = True
         for name, formula in self.formulas.items():
-            rows = self.rows[name]
-            truth = self.row_truth.truth(formula, rows, self.tables)
-            table = self.tables[name]
-            full = truth.expand(table.shape[0], len(rows), self.known.horizon)
-            table.copy_(full[..., : table.shape[-1]].reshape(table.shape))
+            self._define(name, formula)
+
+    def _define(self, name: str, formula: c.Formula) -> None:
+        rows, table = self.rows[name], self.tables[name]
+        truth = self.row_truth.truth(formula, rows, self.tables)
+        full = truth.expand(table.shape[0], len(rows), self.known.horizon)
+        table.copy_(full[..., : table.shape[-1]].reshape(table.shape))
+
+    def define_anew(self, names: Collection[str]) -> None:
+        """Compute some of what is defined from what is free, which has changed."""
+        for name, formula in self.formulas.items():
+            if name in names:
+                self._define(name, formula)
+
+    def moved(self) -> None:
+        """Look again at what worlds obey, which were replaced."""
+        self._obeying = None
 
     def sweep(self, number: int) -> None:
         """Move every kind once, and learn.
 
-        Axioms that are watched are almost never broken. A trace that begins to break one goes back.
+        Axioms that are watched are almost never broken. A trace that begins to break one goes back,
+        as soon as worlds should obey.
         """
         watched = [one for one in self.structure.clauses if one.axiom in self.structure.watched]
-        if not watched:
+        if not watched or number < self.sampling.settled:
             self._sweep(number)
             return
-        before, obeyed = self.snapshot(), self._obeyed(watched)
+        if self._obeying is None:
+            self._obeying = self._obeyed(watched)
+        before, obeyed = self.snapshot(), self._obeying
         self._sweep(number)
-        worse = obeyed & ~self._obeyed(watched)
+        now = self._obeyed(watched)
+        worse = obeyed & ~now
         if bool(worse.any()):
             for name, table in before.items():
                 self.tables[name][worse] = table[worse]
+        self._obeying = obeyed | now
 
     def _obeyed(self, clauses: Sequence[Clause]) -> Tensor:
         """Which traces of which worlds obey some clauses, with axes (world, trace)."""
+        return self.false_by_trace(clauses, any_point=True) == 0
+
+    def false_by_trace(self, clauses: Sequence[Clause], *, any_point: bool = False) -> Tensor:
+        """At how many bindings and points clauses are false, with axes (world, trace).
+
+        If it is told so, all points of a binding count as one, which is counted sooner.
+        """
         worlds, traces = self.sampling.worlds, self.known.batch
         total = torch.zeros(worlds, traces, dtype=torch.int64, device=self.row_truth.times.device)
         for clause in clauses:
             rows, false = self._false(clause)
-            total.index_add_(1, rows.trace, false.sum(-1))
-        return total == 0
+            total.index_add_(1, rows.trace, (false.any(-1) if any_point else false.sum(-1)).long())
+        return total
 
     def _sweep(self, number: int) -> None:
         heat, share = self.sampling.heat(number), self.sampling.share(number)
@@ -251,15 +304,37 @@ class Sampler:
             # Others may have taught what it shares.
             mover.stale |= bool(share) or mover.firm != self.firm
             mover.firm, mover.lazy = self.firm, self.firm and bool(share)
-            mover.move(self.tables, self.generator, heat)
+            self._move(mover, heat)
             self._defined = False
             if names and share and self.sampling.learn:
                 mover.learn(self.tables, share, names)
         self.define()
+        self.swaps.move()
+        if trust := self.sampling.trust(number):
+            self.evidence.learn(self.tables, trust)
         if share:
-            self.evidence.learn(self.tables, share)
             for mover in self.movers:
                 mover.stale = True
+
+    def _move(self, mover: Mover, heat: float) -> None:
+        """Move all worlds; where processes share them, some, and be told of the others."""
+        if self.share is None:
+            mover.move(self.tables, self.generator, heat)
+            return
+        worlds = self.sampling.worlds
+        mine = self.share.moved(worlds)
+        some = {n: t[mine.start : mine.stop] for n, t in self.tables.items() if len(t) == worlds}
+        mover.worlds = len(mine)
+        try:
+            mover.move(some, WorldDraws(self.generator, worlds, mine), heat)
+        finally:
+            mover.worlds = worlds
+        moved = {bit.predicate: some[bit.predicate] for bit in mover.kind.moving.bits}
+        for name, table in self.share.all_worlds(moved, worlds).items():
+            if name in self.tables:
+                self.tables[name].copy_(table)
+            else:
+                self.tables[name] = table
 
     def snapshot(self) -> dict[str, Tensor]:
         """The worlds of all learned predicates, as they are."""
@@ -270,15 +345,23 @@ class Sampler:
         """For each hard axiom in how many cells each world breaks it."""
         return self.false_cells([one for one in self.structure.clauses if one.weight is None])
 
+    def broken_by_trace(self) -> Tensor:
+        """At how many bindings and points hard axioms are broken, with axes (world, trace)."""
+        return self.false_by_trace([one for one in self.structure.clauses if one.weight is None])
+
     def soft(self) -> dict[str, Tensor]:
-        """The same for soft axioms."""
-        return self.false_cells([one for one in self.structure.clauses if one.weight is not None])
+        """For each soft axiom in how many cells each world breaks it, with axes (world, part)."""
+        return self._by_part([one for one in self.structure.clauses if one.weight is not None])
 
     def false_cells(self, clauses: Sequence[Clause]) -> dict[str, Tensor]:
         """For each axiom of some clauses in how many cells each world breaks it."""
+        return {axiom: cells.sum(1) for axiom, cells in self._by_part(clauses).items()}
+
+    def _by_part(self, clauses: Sequence[Clause]) -> dict[str, Tensor]:
         result: dict[str, Tensor] = {}
         for clause in clauses:
-            count = self._false(clause)[1].sum((1, 2)) * clause.cells
+            count = self.false_by_trace([clause]) * clause.cells
+            count = count.unflatten(1, (self.evidence.parts, -1)).sum(2)
             result[clause.axiom] = result[clause.axiom] + count if clause.axiom in result else count
         return result
 
@@ -292,19 +375,46 @@ class Sampler:
         return rows, ~full & self.known.inside[rows.trace]
 
     def density(self) -> Tensor:
-        """The logarithm of how likely each world is, up to a constant."""
-        device = self.row_truth.times.device
-        total = torch.zeros(self.sampling.worlds, dtype=torch.float64, device=device)
-        for name in (*self.structure.free, *self.structure.definitions):
-            table = self.tables[name]
-            odds = self.evidence.odds(name, table.shape[1:], device)
-            total += (table * odds).flatten(1).sum(1)
-        weights = self.weights
-        for name, count in self.soft().items():
-            total -= weights[name] * count
-        for mover, names in zip(self.movers, self.teaches, strict=True):
-            total += mover.density(self.tables, names)
+        """The logarithm of how likely each world is, up to a constant, with axes (world, part)."""
+        parts: Tensor = self.density_by_trace().unflatten(1, (self.evidence.parts, -1)).sum(2)
+        return parts
+
+    def density_by_trace(self) -> Tensor:
+        """The same, with axes (world, trace)."""
+        total = torch.zeros(
+            self.sampling.worlds, self.known.batch, dtype=torch.float64,
+            device=self.row_truth.times.device,
+        )  # fmt: skip
+        for term in self.density_terms():
+            total += term.value()
         return total
+
+    def density_terms(self) -> list[DensityTerm]:
+        """What adds to the logarithm of how likely worlds are, as long as nothing is learned."""
+        structure = self.structure
+        soft = [clause for clause in structure.clauses if clause.weight is not None]
+        return [
+            *(
+                DensityTerm(frozenset([name]), partial(self._weighed, name, self._odds(name)))
+                for name in (*structure.free, *structure.definitions)
+            ),
+            *(DensityTerm(frozenset(predicates_in(x.body)), partial(self._cost, x)) for x in soft),
+            *(
+                DensityTerm(mover.reads, partial(mover.density, self.tables, names))
+                for mover, names in zip(self.movers, self.teaches, strict=True)
+            ),
+        ]
+
+    def _odds(self, name: str) -> Tensor:
+        """The logarithms of the odds of all cells of a predicate."""
+        return self.evidence.odds(name, self.tables[name].shape[1:], self.row_truth.times.device)
+
+    def _weighed(self, name: str, odds: Tensor) -> Tensor:
+        return (self.tables[name] * odds).flatten(2).sum(2)
+
+    def _cost(self, clause: Clause) -> Tensor:
+        weight = self.weights[clause.axiom] * clause.cells
+        return -(weight * self.false_by_trace([clause]))
 
 
 def unbroken(structure: Structure, tables: Tables, evidence: LabelEvidence) -> list[str]:
@@ -323,9 +433,8 @@ def unbroken(structure: Structure, tables: Tables, evidence: LabelEvidence) -> l
     names -= {name for kind in structure.kinds for name, _ in kind.parts}
     if not names:
         return []
-    alone = replace(
-        structure, kinds=tuple(replace(k, factors=(), windows=()) for k in structure.kinds)
-    )
+    kinds = tuple(replace(kind, factors=(), windows=()) for kind in structure.kinds)
+    alone = replace(structure, kinds=kinds, tied=())
     nothing = LabelEvidence(evidence.labels.take({}), {})
     known = LabelEvidence(evidence.labels, dict(evidence.rates), logits=evidence.logits)
     suspects = [one for one in structure.clauses if one.axiom in names]
@@ -338,3 +447,23 @@ def unbroken(structure: Structure, tables: Tables, evidence: LabelEvidence) -> l
             broken = {n for n, count in sampler.false_cells(suspects).items() if bool(count.any())}
             suspects = [one for one in suspects if one.axiom not in broken]
     return list(dict.fromkeys(one.axiom for one in suspects))
+
+
+def obeyed_among_ties(structure: Structure, tables: Tables, evidence: LabelEvidence) -> list[str]:
+    """Those of the watched axioms that worlds obey, too, where ties between tracks are followed.
+
+    That someone leads seems to follow from there being many; but not if at most one may.
+    """
+    names = structure.watched
+    factors = [factor for kind in structure.kinds for factor in kind.factors]
+    if not any(is_hard(factor) for factor in factors):
+        return [*names]
+    free = replace(structure, watched=(), tied=())
+    known = LabelEvidence(evidence.labels, dict(evidence.rates), logits=evidence.logits)
+    sampler = Sampler(free, tables, known, Sampling(worlds=16, burn_in=0, learn=False))
+    suspects = [one for one in structure.clauses if one.axiom in names]
+    for number in range(_PROBES):
+        sampler.sweep(number)
+        broken = {n for n, count in sampler.false_cells(suspects).items() if bool(count.any())}
+        suspects = [one for one in suspects if one.axiom not in broken]
+    return [name for name in names if any(one.axiom == name for one in suspects)]

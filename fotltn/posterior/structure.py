@@ -15,7 +15,8 @@ from fotltn.logic import core as c
 from fotltn.logic.check import CheckedTheory
 from fotltn.logic.defined import Definition, definitions_in
 from fotltn.logic.nnf import nnf
-from fotltn.posterior.clauses import Clause, clauses, counted, inhabited, not_too_deep, predicates
+from fotltn.logic.parts import predicates_in
+from fotltn.posterior.clauses import Clause, clauses, counted, inhabited, not_too_deep
 from fotltn.posterior.kinds import KindCompiler, TrackKind
 from fotltn.posterior.patterns import Bit, Slot
 from fotltn.posterior.prior import TOGETHER, groups
@@ -101,7 +102,7 @@ def statements(
     """What a theory says, before it is decided what moves together; see `structure`."""
     certain = replace(theory, axioms=tuple(a for a in theory.axioms if a.hard))
     told = dict(define or {})
-    uses = {name: predicates(d.formula) for name, d in told.items()}
+    uses = {name: predicates_in(d.formula) for name, d in told.items()}
     stated = definitions_in(certain, [n for n in learned if n not in told], uses)
     definitions = {}
     for name, definition in _ordered({**told, **stated.by_name}).items():
@@ -112,7 +113,7 @@ def statements(
         clause
         for axiom in theory.axioms
         if axiom.name not in stated.axioms and (axiom.hard or axiom.weight > 0)
-        for clause in (counted(one, tables) for one in clauses(axiom, end))
+        for clause in (counted(one, tables) for one in clauses(axiom, end, theory.signature))
         if not_too_deep(clause.body, f"'{axiom.name}'")
     )
     free = tuple(n for n in learned if n not in definitions)
@@ -150,7 +151,7 @@ def _ordered(definitions: Mapping[str, Definition]) -> dict[str, Definition]:
     result: dict[str, Definition] = {}
     rest = dict(definitions)
     while rest:
-        ready = [n for n, d in rest.items() if not predicates(d.formula) & set(rest) - {n}]
+        ready = [n for n, d in rest.items() if not predicates_in(d.formula) & set(rest) - {n}]
         assert ready, "definitions do not go round in circles"
         for name in ready:
             result[name] = rest.pop(name)
@@ -191,11 +192,11 @@ def _parts(compiler: KindCompiler, names: Sequence[str]) -> list[list[str]]:
     """
     if len(names) <= TOGETHER:
         return [[*names]]
-    said = [predicates(clause.body) for clause in compiler.clauses]
+    said = [predicates_in(clause.body) for clause in compiler.clauses]
     for name, definition in reversed([*compiler.definitions.items()]):
         for mentioned in [one for one in said if name in one]:
-            mentioned |= predicates(definition.formula)
-        said.append(predicates(definition.formula))
+            mentioned |= predicates_in(definition.formula)
+        said.append(predicates_in(definition.formula))
     parts: list[list[str]] = [[name] for name in names]
     for mentioned in said:
         joined = [part for part in parts if mentioned & {*part}]
@@ -250,7 +251,7 @@ def _ties(
 ) -> Iterator[tuple[str, set[str]]]:
     """Hard axioms that tie the tracks of a kind to others, and what is free of these."""
     said = [
-        (f.axiom, predicates(f.formula))
+        (f.axiom, predicates_in(f.formula))
         for f in kind.factors
         if f.weight is None and f.labelled is None
     ]
@@ -263,7 +264,7 @@ def _ties(
     through: set[str] = set()  # bits that follow from other tracks as well
     for axiom, part in kind.parts:
         read = [kind.conditions[n - bits] for n in part.columns if n >= bits]
-        others = {name for formula in read for name in predicates(formula)}
+        others = {name for formula in read for name in predicates_in(formula)}
         mine = {kind.moving.bits[n].predicate for n in part.columns if n < bits}
         if axiom not in kind.helping and (others & loose or mine & through):
             if axiom in heads:
@@ -271,10 +272,10 @@ def _ties(
             else:
                 said.append((axiom, others | mine))
     for axiom, names in said:
-        names |= {n for h in names & {*kind.helping} for n in predicates(kind.helping[h])}
+        names |= {n for h in names & {*kind.helping} for n in predicates_in(kind.helping[h])}
         for name, definition in reversed([*definitions.items()]):
             if name in names:
-                names |= predicates(definition.formula)
+                names |= predicates_in(definition.formula)
         yield axiom, names & {*free}
 
 

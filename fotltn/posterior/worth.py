@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from fotltn.analysis.left_out import Division, LeftOutProgress, leave_out
 from fotltn.analysis.record import Record, look_up
 from fotltn.errors import DataError, LimitError
 from fotltn.grounding.labels import Labels
@@ -47,29 +48,12 @@ class AxiomWorth(Record):
         return self.gain / max(1, self.labels)
 
 
-@dataclass(frozen=True, slots=True)
-class WorthProgress:
-    """How far the measurement is.
-
-    Args:
-        fold: the number of the fold, from 1.
-        axiom: the axiom that was left out; None for the run with all.
-        done: how many runs are done.
-        of: how many there will be.
-    """
-
-    fold: int
-    axiom: str | None
-    done: int
-    of: int
-
-
 def worth(
     problem: Problem,
     axioms: Collection[str] | None = None,
     *,
     folds: int = 5,
-    report: Callable[[WorthProgress], None] | None = None,
+    report: Callable[[LeftOutProgress], None] | None = None,
 ) -> list[AxiomWorth]:
     """What axioms are worth, the most valuable first.
 
@@ -102,35 +86,33 @@ def worth(
         n: torch.randperm(t.numel(), generator=generator) % folds for n, t in labels.truth.items()
     }
 
-    def likelihood(axiom: str | None, fold: int) -> dict[str, Tensor]:
+    divisions = [
+        Division(
+            labels.take({n: at != fold for n, at in fold_of.items()}),
+            labels.take({n: at == fold for n, at in fold_of.items()}),
+        )
+        for fold in range(folds)
+    ]
+
+    def likelihood(axiom: str | None, _: int, division: Division) -> dict[str, Tensor]:
         left = replace(theory, axioms=tuple(a for a in theory.axioms if a.name != axiom))
-        rest = labels.take({n: at != fold for n, at in fold_of.items()})
-        held = labels.take({n: at == fold for n, at in fold_of.items()})
         how = problem.sampling
         if not isinstance(how.weights, str):
             how = replace(how, weights=tuple(n for n in how.weights if n != axiom))
-        return foreseen(sample(replace(problem, theory=left, labels=rest, sampling=how)), held)
+        asked = replace(problem, theory=left, labels=division.learned, sampling=how)
+        return foreseen(sample(asked), division.held_back)
 
-    sums: dict[str, dict[tuple[int, ...], float]] = {name: {} for name in names}
-    problems: dict[str, str] = {}
-    count = 0
-    for fold in range(folds):
-        before: dict[str, Tensor] = {}
-        for axiom in (None, *names):
-            if axiom is None:
-                before = likelihood(None, fold)
-            elif axiom not in problems:
-                try:
-                    without = likelihood(axiom, fold)
-                except (LimitError, NoWorldError) as error:
-                    problems[axiom] = error.diagnostics[0].message
-                else:
-                    gains = {n: before[n] - without[n] for n in before}
-                    _add(sums[axiom], gains, labels, fold_of, fold)
-            count += 1
-            if report is not None:
-                report(WorthProgress(fold + 1, axiom, count, folds * (1 + len(names))))
-    result = [_summed(name, sums[name], labels.total, problems.get(name)) for name in names]
+    measured = leave_out(
+        names, divisions, likelihood, bearable=(LimitError, NoWorldError), report=report
+    )
+    result = []
+    for name in names:
+        sums: dict[tuple[int, ...], float] = {}
+        for every, without, division in zip(
+            measured.every, measured.without[name], divisions, strict=False
+        ):
+            _add(sums, {n: every[n] - without[n] for n in every}, division.held_back)
+        result.append(_summed(name, sums, labels.total, measured.problems.get(name)))
     return sorted(result, key=lambda one: -one.gain if one.problem is None else math.inf)
 
 
@@ -154,14 +136,11 @@ def foreseen(posterior: Posterior, labels: Labels) -> dict[str, Tensor]:
     return result
 
 
-def _add(
-    sums: dict[tuple[int, ...], float], gains: Mapping[str, Tensor], labels: Labels,
-    fold_of: Mapping[str, Tensor], fold: int,
-) -> None:  # fmt: skip
-    """Add the gains of a fold to those of their atoms."""
+def _add(sums: dict[tuple[int, ...], float], gains: Mapping[str, Tensor], labels: Labels) -> None:
+    """Add the gains of labels to those of their atoms."""
     for number, name in enumerate(labels.truth):
         if name in gains:
-            cells = labels.index[name][:, fold_of[name] == fold][:-1].T.tolist()
+            cells = labels.index[name][:-1].T.tolist()
             for cell, gain in zip(cells, gains[name].tolist(), strict=True):
                 key = (number, *cell)
                 sums[key] = sums.get(key, 0.0) + gain

@@ -1,1 +1,1 @@
-"""Projects: a folder with a TOML file that names theory, data, networks, objective and training."""
+"""Projects: a folder whose TOML file names theory, data, networks, objective and training."""

@@ -1,4 +1,4 @@
-"""Learning from Python: a theory, facts and a few words to a trained model."""
+"""Train a model from Python: `train` takes a theory, facts and settings."""
 
 from __future__ import annotations
 
@@ -43,29 +43,31 @@ Path_ = str | os.PathLike[str]
 
 
 class TrainSettings(TypedDict, total=False):
-    """The tables of a project's file, and what `train` still takes from before there were `Tables`.
+    """The tables of a project's file, and arguments that `train` keeps from version 0.1.0.
 
     Args:
         data: further settings of the data, such as `{"by": "entities", "flip": 0.1}`.
-        inputs: what networks see of each sort, as `{"agent": {"embedding": 8}}`. Its "encoder" may
-            be a module of your own, from axes (trace, entity, time, feature) to the same ones.
-        predicates: settings of predicates, as `{"Near": {"kind": "logits"}}`. Or a module of your
-            own, from what is seen of the arguments, side by side, with axes (trace, arguments …,
-            time, feature), to a logit (… or …, 1); it is trained as it is, unless it is frozen. If
-            its `forward` has an argument `present`, that says where all arguments are there. For
-            a tuple of names, a module with an output for each. Or a function from the given
-            tables, and the features by sort, to a table with axes (trace, arguments …, time),
-            which is computed once.
-        functions: how functions of the theory are computed that give numbers and are not in the
-            data: "network", its settings, or a module of your own, as of a predicate, whose output
-            is the value.
-        exclusive: predicates that exclude each other, by one network each.
-        objective: what is minimised.
-        training: how, as `{"epochs": 100, "rate": 0.01}`.
-        posterior: how much is sampled, as `{"worlds": 64, "sweeps": 200}`.
-        machine: what computes, as `{"device": "cuda"}`.
-        wide: a wide table, or several, where `facts` are no `Tables`.
-        on_epoch: a function among `callbacks`, as version 0.1.0 took it.
+        inputs: what networks see of each sort, such as `{"agent": {"embedding": 8}}`. The value of
+            "encoder" may be a PyTorch module; it maps a tensor of shape (trace, entity, time,
+            feature) to one of the same axes.
+        predicates: settings of predicates, such as `{"Near": {"kind": "logits"}}`; or a PyTorch
+            module, which maps the inputs of all arguments, concatenated, shape (trace, *arguments,
+            time, feature), to logits, shape (trace, *arguments, time) or with a last axis of size
+            1. It is trained unless it is frozen. If its `forward` has a parameter `present`, it
+            receives a mask of the cells in which all arguments are present. With a tuple of names
+            as key, the module has one output for each. Or a function from the given tables and the
+            features by sort to a table of shape (trace, *arguments, time), which is computed once.
+        functions: how to compute functions of the theory that return numbers and are not in the
+            data: "network", its settings, or a PyTorch module as for a predicate, whose output is
+            the value.
+        exclusive: groups of predicates that exclude each other; one network computes each group.
+        objective: the loss to minimise.
+        training: settings of training, such as `{"epochs": 100, "rate": 0.01}`.
+        posterior: settings of sampling, such as `{"worlds": 64, "sweeps": 200}`.
+        machine: the device to compute on, such as `{"device": "cuda"}`.
+        wide: one or several wide tables, if `facts` is not a `Tables`.
+        on_epoch: a function to call after every epoch, as in version 0.1.0; use `callbacks`
+            instead.
     """
 
     data: Mapping[str, Any] | None
@@ -99,38 +101,38 @@ def train(
 ) -> Model:
     r"""Learn predicates from facts and axioms.
 
-    Settings have the names, and the meaning, that they have in a project's file.
+    Settings have the same names and meanings as in a project's file.
 
     Args:
         theory: a theory, checked or not, its file (`*.fot`), or its text (of several lines). Or a
-            project: its folder or its TOML file, which says everything else, too, but for modules
-            and functions of your own.
-        facts: data, as `fotltn.read` and `fotltn.tables` make them. Those that were read have as
-            labels what is stated; those of tensors, every cell of what is learned. Or tables of
-            facts that are to be read: files by name, data frames, or mappings from columns to
-            lists.
-        learn: the predicates that are learned: what hard axioms define is computed so, the
-            others by networks.
-        define: predicates that formulas define, as `{"Run(x)": "Car(x) & !Stop(x)"}`.
+            project, given by its folder or TOML file; it then provides everything except PyTorch
+            modules and Python functions.
+        facts: the data, as `fotltn.read` and `fotltn.tables` return them. With `fotltn.read`, the
+            stated facts of learned predicates are labels; with `fotltn.tables`, every cell of
+            a learned predicate is a label. Or tables of facts to read: files by name, data frames,
+            or mappings from columns to lists.
+        learn: the predicates to learn. A predicate that hard axioms define is computed by its
+            definition, all others by networks.
+        define: predicates that formulas define, such as `{"Run(x)": "Car(x) & !Stop(x)"}`.
         method: "gradient", which trains networks, or "posterior", which samples worlds that obey
             the hard axioms.
-        semantics: what axioms mean, by name.
+        semantics: the name of the semantics of the axioms.
         p: the exponent of its means.
-        train: the share of the labelled facts to learn from; the others are for testing.
-        test: facts for testing in tables of their own.
-        seed: of everything that is drawn.
-        checkpoints: a folder for the state of training, from which an interrupted run goes on.
-        callbacks: are told of the start, of every epoch or sweep, and of the end; functions, of
-            every epoch. Those that write logs are words: "tensorboard:FOLDER", "mlflow",
-            "wandb:PROJECT".
+        train: the share of labelled facts to learn from; the others are for testing.
+        test: tables whose facts are for testing only.
+        seed: the seed of all random draws.
+        checkpoints: a folder for the state of training, from which an interrupted run continues.
+        callbacks: objects to call at the start, after every epoch or sweep, and at the end; a
+            function is called after every epoch. A string starts a logger: "tensorboard:FOLDER",
+            "mlflow" or "wandb:PROJECT".
         settings: the tables of a project's file, by name: `data`, `inputs`, `predicates`,
-            `functions`, `exclusive`, `objective`, `training`, `posterior` and `machine`. With
-            `predicates={"Near": module}`, `functions={"level": module}` and
-            `inputs={"agent": {"encoder": module}}`, modules of your own compute. A table that is
-            read here, not by `fotltn.read`, may have the description `wide`.
+            `functions`, `exclusive`, `objective`, `training`, `posterior` and `machine`. Pass your
+            own PyTorch modules with `predicates={"Near": module}`, `functions={"level": module}`
+            and `inputs={"agent": {"encoder": module}}`. Use `wide` to describe wide tables that
+            `train` reads itself.
 
     Raises:
-        FotError: something is unknown, wrong, or does not fit together.
+        FotError: an argument is unknown or wrong, or the arguments do not fit together.
 
     >>> import fotltn as fot
     >>> theory = "sort car\npredicate Near(car), Stop(car)\naxiom A: forall x. F Stop(x)"
@@ -146,7 +148,7 @@ def train(
             raise TypeError(f"train() got an unexpected keyword argument '{name}'; {hint}")
     told = as_callbacks(callbacks)
     if (on_epoch := settings.get("on_epoch")) is not None:
-        text = "train(…, on_epoch=…) goes in a later version: put the function among the callbacks"
+        text = "train(…, on_epoch=…) is deprecated: pass the function in callbacks=[…]"
         warnings.warn(text, DeprecationWarning, stacklevel=2)
         told = (EachEpoch(on_epoch), *told)
     how = _mapping("predicates", settings.get("predicates"))
@@ -156,7 +158,7 @@ def train(
     learned, of_functions = _in_python(numbers)
     for name, computed in learned.items():
         if computed.kind != "module":
-            raise DataError(f"functions: '{name}' is computed by a network, or by a module")
+            raise DataError(f"functions: '{name}' must be computed by a network or a module")
     modules |= of_functions
     encoders = _own_encoders(seen, modules)
     if _is_project(theory):
@@ -167,7 +169,7 @@ def train(
         )  # fmt: skip
         if any(map(_is_there, others)) or (train, seed) != (1.0, 0):
             raise DataError(
-                f"'{theory}' is a project, whose file has all settings; change them there"
+                f"'{theory}' is a project, so its file holds all settings; change them there"
             )
         config = read_config(Path(str(theory)))
         more = InMemory(modules=modules)
@@ -178,7 +180,7 @@ def train(
         data = _mapping("data", settings.get("data"))
         if isinstance(facts, Tables):
             if listed:
-                raise DataError("data have their wide tables: fotltn.read(…, wide=…)")
+                raise DataError("pass wide tables to fotltn.read(…, wide=…), not to train")
             facts, listed, read_so = sources_of(facts)
             data = {**read_so, **data}
         long, tested = _named(facts, "facts", sources), _named(test, "test", sources)
@@ -216,7 +218,7 @@ def train(
 def _config(
     theory: Theory | CheckedTheory | Path_, tables: dict[str, Any]
 ) -> tuple[Config, Theory | None]:
-    """The configuration, and the theory if it is not in a file."""
+    """Return the configuration, and the theory unless it is in a file."""
     in_memory: Theory | None = None
     file = "theory.fot"
     if isinstance(theory, CheckedTheory):
@@ -236,7 +238,7 @@ def _config(
 def _in_python(
     settings: dict[Any, Any],
 ) -> tuple[dict[str, PredicateConfig], dict[str, PythonPredicate]]:
-    """What Python computes, which is taken out of the settings: how, and by what."""
+    """Move modules and functions out of the settings; return their settings and themselves."""
     kinds: dict[str, PredicateConfig] = {}
     modules: dict[str, PythonPredicate] = {}
     for names, one in [*settings.items()]:
@@ -259,10 +261,10 @@ def _in_python(
 
 
 def _refuse_classes(names: object, one: object) -> None:
-    """Refuse a class of modules, of which there is nothing to train yet."""
+    """Raise an error for a module class, because only an instance can be trained."""
     if isinstance(one, type) and issubclass(one, nn.Module):
         whom = listing(names) if isinstance(names, tuple) else f"'{names}'"
-        message = f"{whom}: {one.__name__} is a class of modules; hand over one that is made"
+        message = f"{whom}: {one.__name__} is a class; pass an instance of it"
         raise DataError(Diagnostic(message, hint=f"{one.__name__}(…)"))
 
 
@@ -273,7 +275,7 @@ def _name_of(function: object) -> str:
 def _own_encoders(
     seen: dict[str, Any], modules: dict[str, PythonPredicate]
 ) -> dict[str, EncoderConfig]:
-    """Encoders that are modules, which are taken out of the settings of inputs."""
+    """Move encoders that are modules from the settings of inputs to `modules`."""
     encoders = {}
     for sort, settings in seen.items():
         if not isinstance(settings, Mapping):
@@ -299,7 +301,7 @@ def _is_there(value: Any) -> bool:
 
 
 def _named(tables: Any, kind: str, sources: dict[str, Source]) -> list[str]:
-    """Files by their names; tables in memory are added to the sources, by names made for them."""
+    """Return file names; add tables in memory to `sources` under generated names."""
     if isinstance(tables, str | os.PathLike | Mapping) or is_frame(tables):
         tables = [tables]
     try:
@@ -335,7 +337,7 @@ def _definitions(define: Mapping[str, str] | None) -> dict[str, Any]:
     for head, formula in _mapping("define", define).items():
         match = _HEAD.fullmatch(head)
         if match is None:
-            raise DataError(f"define: expected a head like 'Run(x)', not '{head}'")
+            raise DataError(f"define: expected a head such as 'Run(x)', not '{head}'")
         variables = [v.strip() for v in (match["variables"] or "").split(",") if v.strip()]
         defined[match["name"]] = {
             "kind": "formula", "variables": variables, "formula": str(formula)

@@ -1,4 +1,4 @@
-"""A model on other data: other entities, traces and lengths, seen as the model is used to."""
+"""Apply a model to other data, with other entities, traces and lengths."""
 
 from __future__ import annotations
 
@@ -16,56 +16,28 @@ from fotltn.errors import DataError, Diagnostic, Severity, listing, name_hint, s
 from fotltn.grounding.facts import Facts
 from fotltn.grounding.frames import Source, is_frame
 from fotltn.grounding.labels import Labels
+from fotltn.grounding.prepared import MANIFEST
 from fotltn.networks.encoders import Embeddings, FeatureInputs
 from fotltn.networks.grounding import Grounding
 from fotltn.networks.sequences import Encoded, TimeEncoder
 from fotltn.project.build import ground
 from fotltn.project.config import Config
 from fotltn.project.data_config import sources_of
+from fotltn.project.method import TRAVELS, obstacles
 from fotltn.project.world import InMemory, PythonPredicate, World, device_of, read_world
 from fotltn.semantics.tables import Tables
 
-#: Data that were read, a folder with the tables that a project names, files, data frames, or tables
-#: by these names.
+#: New data: tables that `fotltn.read` returned, a folder with the tables that a project names,
+#: files, data frames, or a mapping from table names to tables.
 NewData = Tables | Source | Sequence[Source] | Mapping[str, Source]
 
-_FAR = 5.0  # standard deviations
-
-_TRAVELS = (
-    "what travels: networks over features (embedding = 0 in [inputs.SORT]), and vectors of "
-    'entities that are the same at all times (time = "static")'
-)
-
-
-def obstacles(config: Config, world: World) -> tuple[str, ...]:
-    """What keeps a model from answering for other data than its own, by name."""
-    if config.method == "posterior":
-        return ()  # worlds are sampled for other data, by what was learned
-    reasons = [
-        f"'{name}' is computed by a logit for each fact of its own data"
-        for name, how in config.predicates.items()
-        if how.kind == "logits"
-    ]
-    for sort, seen in config.inputs.items():
-        if not seen.embedding:
-            continue
-        if seen.time != "static":
-            each = "at each time"
-        elif sort in world.facts.local:
-            each = "of each trace"
-        else:
-            continue
-        reasons.append(
-            f"networks see of each '{sort}' {each} a vector of its own "
-            f"(inputs.{sort}.embedding = {seen.embedding})"
-        )
-    return tuple(reasons)
+_FAR = 5.0  # distance from the training data, in standard deviations, that gives a warning
 
 
 def own_data_only(config: Config, world: World) -> str:
-    """That a model can answer for its own data only, and why; nothing if it travels."""
+    """Say why a model can be applied only to its own data; empty if it works on other data."""
     reasons = obstacles(config, world)
-    return f"the model can answer for its own data only: {'; '.join(reasons)}" if reasons else ""
+    return f"the model can be applied only to its own data: {'; '.join(reasons)}" if reasons else ""
 
 
 def moved(
@@ -77,26 +49,25 @@ def moved(
     *,
     evidence: bool = False,
 ) -> tuple[Config, World, Grounding]:
-    """Networks over other data than those that they were trained on.
+    """Put trained networks over other data.
 
     Args:
         grounding: the networks.
         config: the settings that made them.
-        world: what they were trained on.
-        data: as of `Model.apply`.
-        horizon: the number of time points of every trace; without it, what the data have.
-        evidence: whether labels among the new facts are to learn from; else they are tests.
+        world: the data that they were trained on.
+        data: the new data, as in `Model.apply`.
+        horizon: the number of time points of every trace; by default, as in the data.
+        evidence: whether to use labels among the new facts as evidence rather than for testing.
 
     Raises:
-        DataError: something that a network sees belongs to the old data, or the new ones do not
-            fit.
+        DataError: a network depends on its own data, or the new data do not fit.
     """
     if refusal := own_data_only(config, world):
-        raise DataError(Diagnostic(refusal, hint=_TRAVELS))
+        raise DataError(Diagnostic(refusal, hint=TRAVELS))
     _refuse_foresight(config, horizon)
     if evidence and config.method != "posterior":
-        hint = 'leave out evidence; or train the project with method = "posterior"'
-        text = "labels are evidence for sampled worlds, and this model has none"
+        hint = 'leave out evidence, or train the project with method = "posterior"'
+        text = "evidence is for sampled worlds, and this model has none"
         raise DataError(Diagnostic(text, hint=hint))
     config, tables = _with_data(config, data, horizon)
     modules: dict[str, PythonPredicate] = {}
@@ -119,8 +90,8 @@ def moved(
         names = new.fixed.inputs[sort].names if sort in new.fixed.inputs else ()
         if names != features.names:
             raise DataError(
-                f"the model sees of each '{sort}' {listing(features.names, 20)}; the new data have "
-                f"{listing(names, 20) or 'no features'}"
+                f"the model sees these features of '{sort}': {listing(features.names, 20)}; the "
+                f"new data have {listing(names, 20) or 'no features'}"
             )
     over = ground(config, new, modules)
     over = over.to(dtype=getattr(torch, config.dtype))
@@ -131,56 +102,64 @@ def moved(
 
 
 def _refuse_foresight(config: Config, horizon: int | None) -> None:
-    """Refuse encoders that look ahead where there may be steps that nobody has seen.
+    """Raise an error if an encoder looks ahead and the data may end before the horizon.
 
     Raises:
-        DataError: with the sort whose encoder does.
+        DataError: names the sort of the encoder.
     """
     ahead = [s for s, seen in config.inputs.items() if seen.encoder and not seen.encoder.causal]
     if horizon is not None and ahead:
         raise DataError(
             Diagnostic(
-                f"an encoder that looks ahead makes no forecasts: steps before the horizon of "
-                f"{horizon} that nobody has seen would change what it says of those before "
+                f"an encoder that looks ahead cannot make forecasts: the steps without data, up to "
+                f"the horizon of {horizon}, would change its output for earlier steps "
                 f"(inputs.{ahead[0]}.encoder.causal = false)",
-                hint="causal = true, and train again; or leave out the horizon, and each trace "
+                hint="set causal = true and train again; or leave out the horizon, so each trace "
                 "ends with its last row",
             )
         )
 
 
 def _networks(grounding: Grounding) -> Grounding:
-    """What sees features: networks, or those beside sampled worlds."""
+    """Return the networks that see features, on their own or next to sampled worlds."""
     return grounding if grounding.sensors is None else grounding.sensors
 
 
-# --- the new data -----------------------------------------------------------------------------
+# --- new data ---------------------------------------------------------------------------------
 
 
 def _with_data(
     config: Config, data: NewData, horizon: int | None
 ) -> tuple[Config, dict[str, Source]]:
-    """The settings for new data, and these by the names that the settings have for them.
+    """Return the settings for new data, and the new tables under the names in the settings.
 
-    All of the new data are there to be answered for: none is drawn, flipped or held back.
+    All new data are to be predicted: no labels are drawn, flipped or held back.
     """
     names = [*config.data.facts, *(wide.file for wide in config.data.wide)]
     plain = replace(
-        config.data, test=(), split=None, train=1.0, by="facts", sort=None, flip=0.0,
+        config.data, prepared=None, test=(), split=None, train=1.0, by="facts", sort=None, flip=0.0,
         horizon=horizon,
     )  # fmt: skip
     if isinstance(data, str | os.PathLike) and os.path.isdir(data):
         folder = Path(data).absolute()
+        if os.path.isfile(folder / MANIFEST):
+            raise DataError(
+                Diagnostic(
+                    f"the folder '{data}' holds prepared data, of which one block is in memory at "
+                    "a time, and this needs all",
+                    hint="score, audit, rules and predict go over them; or give the tables",
+                )
+            )
 
-        def place(name: str) -> Path:  # a name that says where it was says nothing of the new one
+        def place(name: str) -> Path:  # of an absolute path, only the file name counts
             return folder / (Path(name).name if Path(name).is_absolute() else name)
 
         if missing := [n for n in names if not place(n).exists()]:
             raise DataError(
                 Diagnostic(
-                    f"the folder '{data}' has no table '{missing[0]}', which the model reads",
-                    hint=f"the model reads {listing(names, 20)}; of tables that there are not, "
-                    "leave the folder out and name the files themselves",
+                    f"the folder '{data}' has no table '{missing[0]}', which the model needs",
+                    hint=f"the model needs {listing(names, 20)}; if a table does not exist, pass "
+                    "the files by name instead of the folder",
                 )
             )
         tests = tuple(n for n in config.data.test if place(n).exists())
@@ -204,7 +183,7 @@ def _with_data(
 
 
 def _by_name(data: NewData, names: Sequence[str], tests: Sequence[str]) -> dict[str, Source]:
-    """New tables by the names that settings have for the old ones."""
+    """Match new tables to the names that the settings have for the old ones."""
     known = [*names, *tests]
     if isinstance(data, Mapping) and data and set(data) <= set(known):
         return {str(name): table for name, table in data.items()}
@@ -224,23 +203,23 @@ def _by_name(data: NewData, names: Sequence[str], tests: Sequence[str]) -> dict[
         return dict(zip(names, listed, strict=True))
     if files and (strange := [f for f in files if Path(f).name not in by_file]):
         hint = name_hint(Path(strange[0]).name, list(by_file), "it reads")
-        raise DataError(f"the model reads no table '{strange[0]}'; {hint}")
+        raise DataError(f"the model does not read a table '{strange[0]}'; {hint}")
     raise DataError(
-        f"the model reads {len(names)} tables ({listing(names, 20)}), not {len(listed)}; give as "
-        "many, or say which is which: {name: table}"
+        f"the model reads {len(names)} tables ({listing(names, 20)}), not {len(listed)}; pass as "
+        "many, or pass a mapping from names to tables"
     )
 
 
-# --- what looks like other units --------------------------------------------------------------
+# --- warnings about other units ---------------------------------------------------------------
 
 
 def _unlike(old: World, new: World, over: Grounding) -> Iterator[Diagnostic]:
-    """Warnings of times and features that look as if they were measured otherwise."""
+    """Yield warnings about times and features that seem to be in other units."""
     before, now = _step(old), _step(new)
     if now > before > 0:
         yield Diagnostic(
-            f"all times of the new data are multiples of {now:,}, those of training of {before:,}: "
-            "is the unit another?",
+            f"all times of the new data are multiples of {now:,}, those in training of {before:,}: "
+            "do they have another unit?",
             severity=Severity.WARNING,
         )
     for sort, seen in _networks(over).inputs_by_sort.items():
@@ -258,13 +237,13 @@ def _unlike(old: World, new: World, over: Grounding) -> Iterator[Diagnostic]:
                 if distance > _FAR:
                     yield Diagnostic(
                         f"the feature '{name}' of '{sort}' is on average {distance:.0f} standard "
-                        "deviations from that of training: is the unit another?",
+                        "deviations from the training data: does it have another unit?",
                         severity=Severity.WARNING,
                     )
 
 
 def _empty_ends(config: Config, new: World) -> Iterator[Diagnostic]:
-    """A warning for each sort of which nobody is present at the end of the time asked for."""
+    """Yield a warning for each sort without present entities at the end of the horizon."""
     if config.data.horizon is None:
         return
     for sort, mask in new.fixed.present.items():
@@ -272,27 +251,27 @@ def _empty_ends(config: Config, new: World) -> Iterator[Diagnostic]:
         last = int(times.max()) if len(times) else -1
         if last + 1 < new.fixed.horizon:
             yield Diagnostic(
-                f"nobody of the sort '{sort}' is present after time {last}, so that nothing is "
-                "predicted there",
-                hint='those stay who are there last, with beyond = "last" in [data] of the project',
+                f"no '{sort}' is present after time {last}, so nothing is predicted there",
+                hint='set beyond = "last" in [data] of the project to keep the last ones present',
                 severity=Severity.WARNING,
             )
 
 
 def _step(world: World) -> int:
-    """The largest number of which all times are multiples at which somebody is present, or 0.
+    """Return the greatest common divisor of all times at which an entity is present, or 0.
 
-    Where nobody comes and goes, features are needed at all times, and other units do not fit.
+    It is 0 if no entities come and go. Then every time point needs features, so data in other units
+    do not fit anyway.
     """
     times = [mask.flatten(0, 1).any(0).nonzero().flatten() for mask in world.fixed.present.values()]
     return int(np.gcd.reduce(torch.cat(times).cpu().numpy())) if times else 0
 
 
-# --- what networks keep of entities -----------------------------------------------------------
+# --- weights that belong to entities ----------------------------------------------------------
 
 
 def _known_inputs(config: Config, facts: Facts) -> dict[str, Any]:
-    """What networks see of each sort; entities with learned features may not be there."""
+    """Return the inputs of each sort, without learnable entities that the new data lack."""
     return {
         sort: replace(
             seen, learnable=tuple(n for n in seen.learnable if n in facts.entities.get(sort, ()))
@@ -304,9 +283,9 @@ def _known_inputs(config: Config, facts: Facts) -> dict[str, Any]:
 def _state(
     grounding: Grounding, config: Config, old: Facts, new: Facts, over: Grounding
 ) -> dict[str, Tensor]:
-    """The weights of networks; what belongs to entities goes by their names.
+    """Return the weights of the networks; weights that belong to entities are matched by name.
 
-    Shares of worlds stay with the worlds that they are of.
+    Tables with shares of worlds are not copied, because new worlds are sampled.
     """
     state = dict(grounding.state_dict())
     if grounding.marginals:
@@ -335,7 +314,7 @@ def _learnable(grounding: Grounding, sort: str) -> list[int]:
 
 
 def _vectors(vectors: Tensor, seen: Any, old: Facts, new: Facts, sort: str) -> Tensor:
-    """The vectors of new entities: their own, if the model knows them; else as is settled."""
+    """Return the vectors of the new entities; unknown ones get what the settings say."""
     numbers = {name: number for number, name in enumerate(old.entities[sort])}
     strange = [name for name in new.entities[sort] if name not in numbers]
     if strange and seen.unknown != "mean":
@@ -343,8 +322,8 @@ def _vectors(vectors: Tensor, seen: Any, old: Facts, new: Facts, sort: str) -> T
             Diagnostic(
                 f"the model has no vector for {listing(strange)} of sort '{sort}' "
                 f"(inputs.{sort}.embedding = {seen.embedding})",
-                hint=f'embedding = 0, or unknown = "mean" in [inputs.{sort}]: the mean of all '
-                "vectors for entities that training did not see",
+                hint=f'embedding = 0, or unknown = "mean" in [inputs.{sort}], which gives new '
+                "entities the mean of all vectors",
             )
         )
     mean = vectors.mean(1, keepdim=True)

@@ -1,4 +1,4 @@
-"""A project's configuration and data to a task that can be trained."""
+"""Build a task that can be trained from a project's configuration and data."""
 
 from __future__ import annotations
 
@@ -13,17 +13,16 @@ from torch import Tensor, nn
 from fotltn.errors import (
     DataError,
     Diagnostic,
-    MissingModuleError,
     SemanticsError,
     name_hint,
     shown,
 )
-from fotltn.grounding.dense import present
 from fotltn.grounding.facts import Facts
 from fotltn.learn.fit import seeded
 from fotltn.learn.objective import Objective
 from fotltn.learn.satisfaction import Axioms
 from fotltn.learn.schedule import Schedule
+from fotltn.learn.steps import DataStream
 from fotltn.learn.task import Task
 from fotltn.logic.check import CheckedTheory
 from fotltn.logic.signature import Signature
@@ -33,11 +32,8 @@ from fotltn.networks.encoders import (
     Joined,
     Pieces,
     PiecesByArgument,
-    beside,
-    with_changes,
 )
 from fotltn.networks.grounding import Grounding, table_shape
-from fotltn.networks.neighbours import pooled
 from fotltn.networks.predicates import (
     DataRule,
     Defined,
@@ -51,7 +47,6 @@ from fotltn.networks.predicates import (
 )
 from fotltn.networks.sequences import Encoded, Inputs, TimeEncoder
 from fotltn.project.config import (
-    IN_PYTHON,
     Config,
     GroupConfig,
     InputConfig,
@@ -60,8 +55,18 @@ from fotltn.project.config import (
 )
 from fotltn.project.data_config import with_categories
 from fotltn.project.definitions import held, settled
-from fotltn.project.method import SAMPLED, check_method, with_method, with_sensors
+from fotltn.project.disk import DiskStream, centred, disk_worlds, watched_apart
+from fotltn.project.method import (
+    SAMPLED,
+    TRAVELS,
+    check_method,
+    obstacles,
+    with_method,
+    with_sensors,
+)
+from fotltn.project.modules import check_modules
 from fotltn.project.reach import with_reaches
+from fotltn.project.seen import counted_cells, seen_of
 from fotltn.project.world import (
     NOTHING,
     InMemory,
@@ -74,19 +79,19 @@ from fotltn.project.world import (
 from fotltn.semantics.config import Semantics, named
 from fotltn.syntax.theory import FunctionDecl, PredicateDecl
 
-_WIDTH = 32  # of embeddings, if nothing is said
+_WIDTH = 32  # default width of embeddings
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Built:
-    """A project, ready to be trained.
+    """A project that is ready to be trained.
 
     Args:
-        config: the settings; they name what networks see of each sort, and the method.
-        world: its data.
-        task: what is learned.
-        semantics: of the axioms.
-        chosen: why the method is what it is, if the project left it open.
+        config: the settings, completed with the inputs of each sort and the method.
+        world: the data.
+        task: what to learn.
+        semantics: the semantics of the axioms.
+        chosen: the reason for the method, if the project left it open.
     """
 
     config: Config
@@ -97,7 +102,7 @@ class Built:
 
 
 def build(config: Config, more: InMemory = NOTHING) -> Built:
-    """Read everything that a project names, and put it together; `more` is in memory.
+    """Read everything that a project names and build it; `more` holds sources in memory.
 
     Raises:
         FotError: a file is missing or wrong, or parts do not fit together.
@@ -108,28 +113,62 @@ def build(config: Config, more: InMemory = NOTHING) -> Built:
     config = completed(config, world)
     if config.method == "gradient":
         config = with_reaches(config, world)
-    dtype, device = getattr(torch, config.dtype), device_of(config)
-    grounding = ground(config, world, more.modules)
-    grounding = grounding.to(device=device, dtype=dtype)
+    grounding = placed_networks(config, world, more)
     return replace(assembled(config, world, grounding), chosen=chosen)
 
 
-def assembled(config: Config, world: World, grounding: Grounding) -> Built:
-    """A project of its parts; of a model, what it was learned from."""
+def build_from_disk(config: Config, more: InMemory = NOTHING) -> Built:
+    """Build a project on prepared data; networks are built from the first block.
+
+    Raises:
+        FotError: the data are missing or do not fit, or the project needs all of them at once.
+    """
+    worlds = disk_worlds(config, more)
+    check_method(config)
+    first, chosen = worlds.world(0), ""
+    if config.method == "auto":
+        chosen = "because data are prepared in blocks"
+    config = completed(replace(worlds.config, method="gradient"), first)
+    if refusal := "; ".join(obstacles(config, first)):
+        text = f"a model of prepared data cannot have weights for each trace or time: {refusal}"
+        raise DataError(Diagnostic(text, hint=TRAVELS))
+    world, total = centred(worlds, config, first)
+    grounding = placed_networks(config, world, more)
+    stream = DiskStream(worlds, config, grounding, total)
+    labels, watched = watched_apart(config, world, 0)
+    world = replace(world, labels=labels, watched=watched)
+    settings = {"prepared": worlds.prepared.digest()}
+    return replace(assembled(config, world, grounding, stream, settings), chosen=chosen)
+
+
+def placed_networks(config: Config, world: World, more: InMemory = NOTHING) -> Grounding:
+    """Build the networks on their device."""
+    dtype, device = getattr(torch, config.dtype), device_of(config)
+    return ground(config, world, more.modules).to(device=device, dtype=dtype)
+
+
+def assembled(
+    config: Config,
+    world: World,
+    grounding: Grounding,
+    stream: DataStream | None = None,
+    settings: Mapping[str, str] | None = None,
+) -> Built:
+    """Combine the parts of a project, new or of a trained model."""
     learned, axiom_p, objective = with_loss(config, world.theory)
     semantics = meaning(config)
     axioms = Axioms(learned, semantics, axiom_p, fused=config.compile)
     task = Task(
         grounding, axioms, objective, world.labels, config.training, world.watched,
-        lasting(config),
+        {**lasting(config), **(settings or {})}, stream,
     )  # fmt: skip
     return Built(config, world, task, semantics)
 
 
 def completed(config: Config, world: World) -> Config:
-    """The settings, in which it is said what computes predicates, and what networks see.
+    """Complete the settings: what computes each predicate, and what networks see of each sort.
 
-    Entities without features have a vector each, unless something else is said.
+    By default, each entity of a sort without features gets a learned vector.
     """
     config = with_sensors(settled(config, world.theory), world)
     signature = world.theory.signature
@@ -148,9 +187,10 @@ def completed(config: Config, world: World) -> Config:
 def with_loss(
     config: Config, theory: CheckedTheory
 ) -> tuple[CheckedTheory, Mapping[str, Schedule], Objective]:
-    """What is learned of a theory, without axioms that hold by definition and what is said of them.
+    """Remove axioms that hold by definition from the theory, the exponents and the objective.
 
-    Their value is no 1 where degrees are between 0 and 1, and would pull these to the ends.
+    With degrees between 0 and 1, the value of such an axiom is below 1, so it would pull degrees to
+    the ends.
     """
     names = held(config, theory)
     if not names:
@@ -166,7 +206,7 @@ def with_loss(
 
 
 def meaning(config: Config) -> Semantics:
-    """The semantics of a project."""
+    """Return the semantics of a project."""
     semantics = named(config.semantics)
     try:
         return semantics if config.p is None else semantics.with_p(config.p)
@@ -180,14 +220,14 @@ def meaning(config: Config) -> Semantics:
 def ground(
     config: Config, world: World, modules: Mapping[str, PythonPredicate] | None = None
 ) -> Grounding:
-    """The networks of a project, with initial weights by its seed, and modules as they are.
+    """Build the networks of a project; the seed sets initial weights, modules keep theirs.
 
     Raises:
         DataError: modules are missing, or the method has no networks.
     """
     check_method(config)
     signature, modules = world.theory.signature, modules or {}
-    _check_modules(config, modules)
+    check_modules(config, modules)
     _check_encoders(config)
     with in_precision(config), seeded(config.training.seed) as generator:
         inputs: dict[str, Inputs] = {}
@@ -206,7 +246,9 @@ def ground(
         def network(name: str, how: PredicateConfig | GroupConfig, outputs: int = 1) -> nn.Module:
             sorts = declared[name].sorts
             if not sorts:
-                raise DataError(f"'{name}' has no arguments that a network could see; use logits")
+                raise DataError(
+                    f"'{name}' has no arguments for a network to see; use kind = \"logits\""
+                )
             front = PiecesByArgument([deepcopy(pieces.get(s, inputs[s].width)) for s in sorts])
             body = mlp(
                 front.width, how.hidden, outputs, activation=how.activation, generator=generator
@@ -266,7 +308,7 @@ def _beside_worlds(
     config: Config, world: World, predicates: Mapping[str, Predicate], groups: Sequence[Softmax],
     inputs: Mapping[str, Inputs],
 ) -> Grounding:  # fmt: skip
-    """Shares of worlds for all that is learned, and beside them networks over features."""
+    """Build tables of shares of worlds for everything learned, and networks over features."""
     signature, fixed = world.theory.signature, world.fixed
     networks = {n: p for n, p in predicates.items() if isinstance(p, Network)}
     seeing = [*networks, *(n for group in groups for n in group.names)]
@@ -301,12 +343,12 @@ def _defined(how: PredicateConfig) -> Defined:
 
 def _by_module(module: PythonPredicate, *, static: bool) -> Network:
     if not isinstance(module, nn.Module):
-        raise DataError(f"expected a module, not {shown(module)}")
+        raise DataError(f"expected a PyTorch module, not {shown(module)}")
     return Network(module, static=static, over_time=True)
 
 
 def _seen(sort: str, config: Config, signature: Signature) -> bool:
-    """Whether a network sees entities of a sort."""
+    """Return whether a network sees entities of a sort."""
     seeing = ("network", "module", "shared")
     networks = [n for n, p in config.predicates.items() if p.kind in seeing]
     networks += [n for g in config.groups for n in g.predicates]
@@ -322,35 +364,33 @@ def _inputs(
     generator: torch.Generator,
     modules: Mapping[str, PythonPredicate],
 ) -> tuple[Inputs, Pieces | None]:
-    """What is seen of a sort, and the pieces in which networks take it, if an encoder does not."""
-    facts, features = world.facts, world.fixed.inputs
-    size = world.fixed.sizes[sort]
+    """Return the inputs of a sort, and the pieces that networks without encoders cut them into."""
+    facts, size = world.facts, world.fixed.sizes[sort]
     if size == 0:
-        raise DataError(f"no fact mentions an entity of sort '{sort}', which networks are to see")
+        raise DataError(f"networks need entities of sort '{sort}', but no fact mentions one")
     encoders: list[Embeddings | FeatureInputs | Joined] = []
     pieces: Pieces | None = None
-    mask = world.fixed.present.get(sort)
-    mask = None if mask is None else mask.cpu()  # all is made here, and moved together
-    there = present(facts, sort) if mask is None else mask
-    parts = [features[sort].values] if how.features and sort in features else []
-    parts += [pooled(world.fixed, name, sort) for name in how.neighbours]
-    if parts:
-        values = beside(parts)
-        if how.changes:
-            values = with_changes(values, there, how.changes)
-        if mask is not None and values.shape[2] == 1:
-            mask = mask.any(-1, keepdim=True)
+    visible = seen_of(sort, how, world)
+    there = visible.there
+    assert there is not None
+    if visible.values is not None:
         numbers = tuple(_number(facts, sort, name) for name in how.learnable)
-        counted = _counted(world, sort, values, there)
-        inputs = FeatureInputs(values, present=mask, counted=counted, learnable=numbers)
+        counted = counted_cells(sort, world, visible)
+        if counted is not None and not bool(counted.any()):
+            counted = None
+        mask = None if visible.present is None else visible.present.squeeze(-1)
+        inputs = FeatureInputs(
+            visible.values, present=mask, counted=counted, learnable=numbers,
+            centring=world.centring.get(sort),
+        )  # fmt: skip
         encoders.append(inputs)
         if how.bins:
             pieces = _pieces(sort, how, world, inputs.rows())
     elif how.learnable:
-        raise DataError(f"inputs.{sort}: features can be learned only where there are some")
+        raise DataError(f"inputs.{sort}: learnable needs features, and there are none")
     elif how.changes or how.bins:
-        what = "whose changes networks could see" if how.changes else "to take by pieces"
-        raise DataError(f"inputs.{sort}: there are no features {what}")
+        what = "changes needs" if how.changes else "bins needs"
+        raise DataError(f"inputs.{sort}: {what} features, and there are none")
     if how.embedding:
         traces = world.fixed.batch if sort in facts.local or how.time != "static" else 1
         encoders.append(
@@ -361,7 +401,7 @@ def _inputs(
         )  # fmt: skip
     if not encoders:
         raise DataError(
-            f"inputs.{sort}: networks see nothing of it; there are no features, and embedding = 0"
+            f"inputs.{sort}: networks see nothing, because there are no features and embedding = 0"
         )
     seen = encoders[0] if len(encoders) == 1 else Joined(*encoders)
     if how.encoder is None:
@@ -369,7 +409,7 @@ def _inputs(
     if how.encoder.kind == "module":
         if pieces is not None:
             raise DataError(
-                f"inputs.{sort}: a module of your own sees numbers as they are: bins = 0"
+                f"inputs.{sort}: an encoder that is your own module cannot have bins; set bins = 0"
             )
         made = modules[sort]
         assert isinstance(made, nn.Module)
@@ -381,9 +421,9 @@ def _inputs(
 
 
 def _pieces(sort: str, how: InputConfig, world: World, rows: Tensor) -> Pieces:
-    """The pieces of what networks see of a sort, by the rows that count.
+    """Cut what networks see of a sort into pieces, based on the rows used for training.
 
-    What says that a value is of some category, or missing, is no number to take by pieces.
+    Indicators of categories and missing values are not cut.
     """
 
     def named(other: str) -> tuple[str, ...]:
@@ -398,74 +438,15 @@ def _pieces(sort: str, how: InputConfig, world: World, rows: Tensor) -> Pieces:
     return Pieces(nn.functional.pad(rows, (0, how.embedding or 0)), numbers, how.bins)
 
 
-def _counted(world: World, sort: str, values: Tensor, there: Tensor) -> Tensor | None:
-    """Which features count for centring, if some of their rows are held back and some are not."""
-    if sort not in world.counted:
-        return None
-    counted = world.counted[sort] & there
-    for dim in (0, 2):
-        if values.shape[dim] == 1:
-            counted = counted.any(dim, keepdim=True)
-    return counted if bool(counted.any()) else None
-
-
-def made_modules(modules: Mapping[Any, Any]) -> dict[str, PythonPredicate]:
-    """Modules by one name each, of the first predicate if several share one; classes are called.
-
-    Raises:
-        DataError: a class asks for arguments, or there is something else.
-    """
-    made: dict[str, PythonPredicate] = {}
-    for names, one in modules.items():
-        name = names if isinstance(names, str) else names[0]
-        if isinstance(one, type):
-            try:
-                one = one()
-            except TypeError as error:
-                raise DataError(
-                    f"modules: {one.__name__}, for '{name}', is not made without arguments "
-                    f"({error}); hand over one that is made: {one.__name__}(…)"
-                ) from None
-        if not callable(one):
-            raise DataError(f"modules: expected a module for '{name}', not {shown(one)}")
-        made[name] = one
-    return made
-
-
-def _check_modules(config: Config, modules: Mapping[str, PythonPredicate]) -> None:
-    """See that what Python computes is at hand.
-
-    Raises:
-        MissingModuleError: it is not.
-    """
-    needed = {
-        name if how.kind != "shared" else how.heads[0]: (how.constructor, f"'{name}'")
-        for name, how in {**config.predicates, **config.functions}.items()
-        if how.kind in IN_PYTHON
-    }
-    for sort, seen in config.inputs.items():
-        if seen.encoder is not None and seen.encoder.kind == "module":
-            needed[sort] = (seen.encoder.constructor, f"the encoder of the sort '{sort}'")
-    for name, (constructor, what) in needed.items():
-        if name not in modules:
-            raise MissingModuleError(
-                Diagnostic(
-                    f"{what} is computed by Python, by '{constructor}', which is not read from "
-                    "files",
-                    hint=f'hand it over: modules={{"{name}": {constructor}}}',
-                )
-            )
-
-
 def _check_encoders(config: Config) -> None:
-    """Refuse encoders that look ahead at steps which nobody has seen."""
+    """Raise an error if an encoder looks ahead at steps without data."""
     for sort, seen in config.inputs.items():
         if seen.encoder is not None and not seen.encoder.causal and config.data.beyond == "last":
             raise config.error(
                 ("inputs", sort, "encoder"),
-                'an encoder that looks ahead cannot be combined with data.beyond = "last": steps '
-                "that nobody has seen would change what it says of those before",
-                "causal = true",
+                'an encoder that looks ahead cannot be combined with data.beyond = "last": the '
+                "steps without data would change its output for earlier steps",
+                "set causal = true",
             )
 
 
@@ -473,5 +454,5 @@ def _number(facts: Facts, sort: str, name: str) -> int:
     names = facts.entities.get(sort, ())
     if name not in names:
         hint = name_hint(name, names)
-        raise DataError(f"inputs.{sort}: no entity is named '{name}'; {hint}")
+        raise DataError(f"inputs.{sort}: there is no entity '{name}'; {hint}")
     return names.index(name)

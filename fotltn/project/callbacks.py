@@ -1,4 +1,4 @@
-"""Who is told how training goes: at its start, after every epoch, and at its end."""
+"""Callbacks: objects that follow training from its start to its end."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from fotltn.project.model import Model
 
 
 class Callback:
-    r"""Is told how training goes. Derive from it, and say what is to be done when.
+    r"""Follows training. Subclass it and override the methods you need.
 
-    An error that it raises ends training.
+    Use a callback to log, plot or stop: an error that it raises ends training.
 
     >>> import fotltn as fot
     >>> class Losses(fot.Callback):
@@ -33,59 +33,59 @@ class Callback:
     """
 
     def start(self, model: Model) -> None:
-        """Training begins; the model has its data and its initial weights."""
+        """Called when training begins; the model has its data and its initial weights."""
 
     def epoch(self, epoch: Epoch) -> None:
-        """An epoch is done. Epochs before an interruption are told again when training goes on."""
+        """Called after each epoch, and again for earlier epochs when training resumes."""
 
     def sweep(self, progress: SamplingProgress) -> None:
-        """A sweep of sampling is done; those before an interruption are not told again."""
+        """Called after each sweep of sampling, but not again for sweeps before an interruption."""
 
     def end(self, model: Model | None) -> None:
-        """Training has ended with a model, or, if there is none, by an error or a stop."""
+        """Called when training has ended; `model` is None after an error or a stop."""
 
 
 class EachEpoch(Callback):
-    """A function that is told of every epoch."""
+    """Calls a function after every epoch."""
 
     def __init__(self, function: Callable[[Epoch], None]) -> None:
-        """Nothing is called yet."""
+        """Wrap the function."""
         self.function = function
 
     def epoch(self, epoch: Epoch) -> None:
-        """Call it."""
+        """Call the function."""
         self.function(epoch)
 
 
 @dataclass(slots=True)
 class Telling:
-    """Callbacks that are told together; those that have been told of the start are to be ended."""
+    """Calls several callbacks, and ends those that it has started."""
 
     callbacks: tuple[Callback, ...]
     begun: list[Callback] = field(default_factory=list)
     model: Model | None = None
 
     def start(self, model: Model) -> None:
-        """Tell all of the start."""
+        """Start all callbacks."""
         for one in self.callbacks:
             one.start(model)
             self.begun.append(one)
 
     def epoch(self, epoch: Epoch) -> None:
-        """Tell all of an epoch."""
+        """Report an epoch to all callbacks."""
         for one in self.callbacks:
             one.epoch(epoch)
 
     def sweep(self, progress: SamplingProgress) -> None:
-        """Tell all of a sweep."""
+        """Report a sweep to all callbacks."""
         for one in self.callbacks:
-            if callable(tell := getattr(one, "sweep", None)):  # which version 0.1.0 did not know
+            if callable(tell := getattr(one, "sweep", None)):  # version 0.1.0 did not have it
                 tell(progress)
 
 
 @contextmanager
 def telling(callbacks: Iterable[Callback]) -> Iterator[Telling]:
-    """Tell callbacks of training; in the end all are told, whatever happens."""
+    """Yield an object that reports to all callbacks; at the end, always end those it started."""
     told = Telling(tuple(callbacks))
     try:
         yield told

@@ -18,8 +18,8 @@ from fotltn.learn.fit import Epoch
 from fotltn.logic.check import CheckedTheory
 from fotltn.networks.grounding import Grounding
 from fotltn.posterior.posterior import Posterior
-from fotltn.project.apply import obstacles
 from fotltn.project.config import IN_PYTHON, Config, InputConfig, PredicateConfig
+from fotltn.project.method import obstacles
 from fotltn.project.world import World
 from fotltn.syntax.show import show
 from fotltn.syntax.theory import FunctionDecl, PredicateDecl
@@ -298,8 +298,8 @@ def _axioms(model: Described) -> Iterator[str]:
     if not axioms:
         yield "There are none: it has learned from facts alone."
         return
-    best = [e.values for e in model.history if e.number == model.best_epoch]
-    values: Mapping[str, float] = best[0] if best else {}
+    best = model.best_epoch
+    values: Mapping[str, float] = next((e.values for e in model.history if e.number == best), {})
     broken = {} if model.posterior is None else model.posterior.violations
     if model.posterior is not None:
         yield (

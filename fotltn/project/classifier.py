@@ -1,4 +1,4 @@
-"""A classifier in the manner of scikit-learn: from a wide table to a probability for each row."""
+"""A classifier with scikit-learn's interface: from a wide table to a probability for each row."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from fotltn.grounding.wide import Wide
 from fotltn.learn.objective import predicted
 from fotltn.logic.check import CheckedTheory
 from fotltn.project.api import Path_, train
-from fotltn.project.apply import obstacles
 from fotltn.project.callbacks import Callback
+from fotltn.project.method import obstacles
 from fotltn.project.model import Model
 from fotltn.semantics.tables import Tables
 from fotltn.syntax.theory import Theory
@@ -36,46 +36,47 @@ Numbers = np.ndarray[Any, np.dtype[Any]]
 
 
 class Classifier:
-    r"""Learns a predicate from a wide table, and gives its probability for each row of another.
+    r"""Learns a predicate from a wide table, and predicts its probability for each row of another.
 
-    It has the methods that scikit-learn asks of a classifier, which needs not be installed. A frame
-    is what `Wide` takes: a data frame, a mapping from columns to lists, or a file by name. Settings
-    are checked by `fit`, and are kept as they are; `set_params(training__rate=0.01)` changes one
-    of several.
+    Use it where a scikit-learn classifier fits, for example in `cross_val_score` or `GridSearchCV`.
+    scikit-learn need not be installed. A frame is anything that `Wide` takes: a data frame, a
+    mapping from columns to lists, or a file by name. `fit` checks the settings and does not change
+    them; `set_params(training__rate=0.01)` changes a nested one.
 
     Args:
-        theory: as of `train`: a theory, its file or its text.
+        theory: a theory, its file or its text, as in `train`.
         target: the predicate to predict.
-        sort: as all up to `unknown_categories` it says what the columns are, as in `Wide`.
+        sort: the sort of the entities that rows are about. This and the arguments up to
+            `unknown_categories` describe the columns, as in `Wide`.
         entity: the column with the entity that a row is about.
         time: the column with the time.
-        trace: the column with the trace. Rows of one trace belong together: split by it.
-        predicates: predicates by column. The column of the target has the labels, empty where
-            there are none; for predictions it may be missing.
-        arguments: of predicates, by column.
-        features: columns that networks see.
-        categories: of features with text, by column.
+        trace: the column with the trace. Rows of one trace belong together: split by trace.
+        predicates: the predicate of each column. The column of the target holds the labels, with
+            empty cells where there are none; it may be missing when you predict.
+        arguments: the arguments of predicates, by column.
+        features: the columns that networks see.
+        categories: the categories of text features, by column.
         presence: predicates that are true where there is a row.
-        measures: predicates that are read off a column, by name.
-        missing: what features are where they have no value, for all or by column.
-        unknown_categories: what a word is that is no category: "error" or "zero".
-        learn: further predicates that networks compute.
-        define: predicates that formulas define, as of `train`, as all that follows.
-        networks: settings of predicates, which `train` calls `predicates`.
-        exclusive: predicates that exclude each other.
+        measures: predicates that are computed from a column, by name.
+        missing: how to fill missing values of features, for all columns or by column.
+        unknown_categories: how to treat a word that is not a category: "error" or "zero".
+        learn: further predicates for networks to compute.
+        define: predicates that formulas define. This and all further arguments are as in `train`.
+        networks: the settings that `train` calls `predicates`.
+        exclusive: groups of predicates that exclude each other.
         inputs: what networks see of each sort.
-        objective: what is minimised.
-        training: how.
-        data: further settings of the data, as `{"local": ["pump"]}`, or `{"step": "1h"}` for times
-            that are time stamps.
-        machine: what computes.
-        semantics: what axioms mean.
+        objective: the loss to minimise.
+        training: settings of training.
+        data: further settings of the data, such as `{"local": ["pump"]}`, or `{"step": "1h"}` if
+            times are time stamps.
+        machine: the device to compute on.
+        semantics: the name of the semantics of the axioms.
         p: the exponent of its means.
-        seed: of everything that is drawn.
-        threshold: the probability from which on `predict` says 1.
+        seed: the seed of all random draws.
+        threshold: the smallest probability for which `predict` returns 1.
 
-    After `fit`, `model_` is the model, and `classes_` are 0 and 1, as the columns of
-    `predict_proba`.
+    After `fit`, `model_` is the trained model, and `classes_` holds 0 and 1, in the order of the
+    columns of `predict_proba`.
 
     >>> import fotltn as fot
     >>> rows = {"who": ["ego", "ego"], "t": [0, 1], "speed": [5.0, 0.5], "stop": [0, 1]}
@@ -120,7 +121,7 @@ class Classifier:
         seed: int = 0,
         threshold: float = 0.5,
     ) -> None:
-        """Nothing is read or checked before `fit`."""
+        """Store the settings; `fit` reads and checks everything."""
         self.theory, self.target = theory, target
         self.sort, self.entity, self.time, self.trace = sort, entity, time, trace
         self.predicates, self.arguments = predicates, arguments
@@ -141,11 +142,11 @@ class Classifier:
 
         Args:
             frame: the wide table.
-            y: the labels of its rows, true, false or a degree, in place of the target's column.
+            y: the labels of its rows (true, false or a degree), instead of the target's column.
 
         Raises:
-            FotError: columns are missing, settings are wrong, the target is not learned, or what
-                is learned belongs to this frame alone.
+            FotError: columns are missing, settings are wrong, the target is not learned, or the
+                model could not be applied to other frames.
         """
         model = train(
             self.theory, learn=self._learned(), define=self.define, semantics=self.semantics,
@@ -159,41 +160,40 @@ class Classifier:
         return self
 
     def predict_proba(self, frame: Source) -> Numbers:
-        """For each row of a frame, in its order, how probable it is that the target is false, true.
+        """Return the probabilities that the target is false and true, shape (row, 2).
 
-        Rows are about the entity, or the arguments, time and trace that they name. Labels in the
-        frame are not looked at.
+        Each row is about the entity (or the arguments), time and trace that it names. Labels in the
+        frame are ignored.
 
         Raises:
-            DataError: there was no `fit`, or the frame lacks a column or does not fit.
+            DataError: `fit` was not called, or the frame lacks a column or does not fit.
         """
         model = self._applied(frame)
         degrees = self._of_rows(model, model.tables, frame)
         return np.stack([1 - degrees, degrees], axis=1)
 
     def predict(self, frame: Source) -> Numbers:
-        """For each row of a frame, in its order, whether the target is true: 0 or 1."""
+        """Return for each row whether the target is true, as 0 or 1, shape (row,)."""
         model = self._applied(frame)
         decided = model.decided(threshold=self.threshold)
         return self._of_rows(model, decided, frame).astype(np.int64)
 
     def score(self, frame: Source, y: Any = None) -> float:
-        """The share of the labelled facts of a frame that is predicted as it is labelled.
+        """Return the accuracy: the share of a frame's labelled facts that are predicted correctly.
 
         Raises:
-            DataError: there was no `fit`, the frame does not fit, or has no labels of the target.
+            DataError: `fit` was not called, the frame does not fit, or it has no labels of the
+                target.
         """
         report = self._applied(self._labelled(frame, y)).metrics(threshold=self.threshold)
         if report is None or self.target not in report.predicates:
-            raise DataError(
-                f"the frame has no labels of '{self.target}', so that there is no score"
-            )
+            raise DataError(f"the frame has no labels of '{self.target}', so it cannot be scored")
         return report.predicates[self.target].accuracy.value
 
     # --- settings ---------------------------------------------------------------------------------
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The settings by name; if deep, also those in settings, as `training__rate`."""
+        """Return the settings by name; if deep, also nested ones such as `training__rate`."""
         settings = {name: getattr(self, name) for name in _settings()}
         if deep:
             for name in _settings():
@@ -201,7 +201,7 @@ class Classifier:
         return settings
 
     def set_params(self, **settings: Any) -> Self:
-        """Change settings by name; `training__rate` stands for the rate in `training`.
+        """Change settings by name; `training__rate` is the rate in `training`.
 
         Raises:
             DataError: there is no such setting.
@@ -215,15 +215,15 @@ class Classifier:
         return self
 
     def __repr__(self) -> str:
-        """The target, and how it was trained."""
+        """Show the target and the settings of training."""
         return f"Classifier(target={self.target!r}, sort={self.sort!r}, training={self.training!r})"
 
     def __sklearn_is_fitted__(self) -> bool:
-        """Whether there was a `fit`."""
+        """Return whether `fit` was called."""
         return hasattr(self, "model_")
 
     def __sklearn_tags__(self) -> Any:
-        """What scikit-learn asks, which is installed then."""
+        """Return scikit-learn's tags; only scikit-learn calls this, so it can be imported."""
         from sklearn.utils import (  # type: ignore[import-untyped]
             ClassifierTags,
             InputTags,
@@ -241,16 +241,16 @@ class Classifier:
     # --- columns ----------------------------------------------------------------------------------
 
     def _columns(self) -> dict[str, str]:
-        """Predicates by column, with one for the target."""
+        """Return the predicate of each column, including the target's."""
         columns = dict(self.predicates or {})
         return columns if self.target in columns.values() else {**columns, self.target: self.target}
 
     def _column(self) -> str:
-        """The column of the target."""
+        """Return the column of the target."""
         return next(c for c, name in self._columns().items() if name == self.target)
 
     def _learned(self) -> list[str]:
-        """What networks compute, unless settings say otherwise of it."""
+        """Return the predicates to learn, except those with settings in `networks`."""
         learn = [self.learn] if isinstance(self.learn, str) else list(self.learn)
         shared = [n for group in (self.networks or {}) if isinstance(group, tuple) for n in group]
         for group in self.exclusive:
@@ -265,13 +265,15 @@ class Classifier:
         )  # fmt: skip
 
     def _labelled(self, frame: Source, y: Any) -> Source:
-        """A frame with labels in the column of the target."""
+        """Put labels into the target's column of a frame."""
         if y is None:
             return frame
         ((_, table),) = read_sources([frame])
         labels = y.tolist() if hasattr(y, "tolist") else list(y)
         if len(labels) != table.num_rows:
-            raise DataError(f"there are {len(labels)} labels for {table.num_rows} rows")
+            raise DataError(
+                f"there are {len(labels)} labels for {table.num_rows} rows; one per row is needed"
+            )
         cells = [None if label is None or label != label else str(label) for label in labels]
         column = self._column()
         others = table.drop_columns([column] if column in table.column_names else [])
@@ -280,14 +282,14 @@ class Classifier:
     # --- predictions ------------------------------------------------------------------------------
 
     def _applied(self, frame: Source) -> Model:
-        """The model over a frame."""
+        """Apply the model to a frame."""
         if not self.__sklearn_is_fitted__():
-            raise DataError("the classifier is not trained yet; call fit(frame) first")
+            raise DataError("the classifier has not been trained; call fit(frame) first")
         (name,) = (wide.file for wide in self.model_.config.data.wide)
         return self.model_.apply({name: frame})
 
     def _of_rows(self, model: Model, tables: Tables, frame: Source) -> Numbers:
-        """What tables of a model say of the target, for each row."""
+        """Return the degree of the target in each row, shape (row,)."""
         ((place, table),) = read_sources([frame])
         declared = model.theory.signature.predicates[self.target]
         named = (self.arguments or {}).get(self._column(), (self.entity,))
@@ -309,7 +311,7 @@ class Classifier:
 
 
 class _Check(Callback):
-    """Refuses, before training, what could have no answer for other frames."""
+    """Raises an error before training if the model could not predict for other frames."""
 
     def __init__(self, target: str) -> None:
         self.target = target
@@ -318,45 +320,47 @@ class _Check(Callback):
         if self.target not in model.grounding.open:
             raise DataError(
                 Diagnostic(
-                    f"'{self.target}' is not learned, so that there is nothing to predict",
-                    hint=f"learned are {listing(model.grounding.open)}",
+                    f"'{self.target}' is not learned, so it cannot be predicted",
+                    hint=f"these are learned: {listing(model.grounding.open)}",
                 )
             )
         if reasons := obstacles(model.config, model.world):
             raise DataError(
                 Diagnostic(
-                    f"there can be no predictions for other frames: {'; '.join(reasons)}",
-                    hint="name features, and see to it that inputs have no embedding of their own",
+                    f"the model could not predict for other frames: {'; '.join(reasons)}",
+                    hint="name features, and give inputs no embedding",
                 )
             )
 
 
 def _numbered(text: pa.Table, column: str | None, numbers: Mapping[str, int], rows: int) -> Numbers:
-    """The numbers of what rows name; without a column, or a name, of the only one there is."""
+    """Return the number of the name in each row; without a column or name, the only one."""
     names = [None] * rows if column is None else text.column(column).to_pylist()
     only = 0 if len(numbers) == 1 else None
     places = [only if name is None else numbers[name] for name in names]
     if None in places:
-        raise DataError(f"row {places.index(None) + 1} names no trace, and there are several")
+        raise DataError(
+            f"row {places.index(None) + 1} does not name its trace, and there are several"
+        )
     return np.array(places, dtype=np.int64)
 
 
 def _times(place: TablePlace, table: pa.Table, column: str, clock: Clock | None) -> Numbers:
-    """The time points that rows name, as numbers of steps or as a clock reads them."""
+    """Return the time point of each row, converted by the clock if there is one."""
     if clock is None:
         points, wrong = times(as_text(place, table.select([column])).column(column))
     else:
         points, wrong = clock.steps(place, table, column)
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0]) + 1
-        raise DataError(f"row {row} names no time point, so there is no prediction")
+        raise DataError(f"row {row} has no valid time, so there is no prediction")
     return points
 
 
 def _entities(
     text: pa.Table, argument: str | Entity, sort: str, traces: Numbers, names: Names
 ) -> Numbers:
-    """The numbers of the entities that rows name, each in its trace."""
+    """Return the number of the entity in each row, within its trace."""
     if isinstance(argument, Entity):
         cells: Sequence[str | None] = [argument.name] * len(traces)
     else:
@@ -375,12 +379,12 @@ def _entities(
 
 
 def _settings() -> Collection[str]:
-    """The names of all settings."""
+    """Return the names of all settings."""
     return [name for name in inspect.signature(Classifier.__init__).parameters if name != "self"]
 
 
 def _inner(path: str, value: Any) -> dict[str, Any]:
-    """Settings in settings, by their paths."""
+    """Return nested settings by path."""
     if not isinstance(value, Mapping):
         return {}
     inner: dict[str, Any] = {}
@@ -391,7 +395,7 @@ def _inner(path: str, value: Any) -> dict[str, Any]:
 
 
 def _with(value: Any, keys: Sequence[str], new: Any, path: str) -> Any:
-    """Settings with another value at a place; those before stay as they are."""
+    """Return a copy of nested settings with a new value at one place."""
     if not keys:
         return new
     if value is not None and not isinstance(value, Mapping):

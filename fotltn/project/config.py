@@ -1,4 +1,4 @@
-"""What a project's TOML file says, as data."""
+"""The configuration of a project, read from its TOML file."""
 
 from __future__ import annotations
 
@@ -27,26 +27,29 @@ from fotltn.project.data_config import DataConfig, read_data
 from fotltn.project.toml import FILE, Range, Settings, place_of, places_of, read_toml
 from fotltn.semantics.config import SEMANTICS
 
-_NUMBERS = re.compile(r"\.[0-9]+(?=\.|$)")  # of entries of a list, in names
+_NUMBERS = re.compile(r"\.[0-9]+(?=\.|$)")  # positions in lists, inside names of settings
 
 #: Objectives by name.
 PRESETS = {"paper": PAPER, "recipe": RECIPE, "facts-only": FACTS_ONLY}
 
-#: The settings that change no weight; all others must stay for an interrupted training to go on.
-#: They name places, where what lies there is compared itself, or one of several alike devices.
+#: Settings that may differ when an interrupted training resumes, because they change no weight:
+#: paths, whose contents are compared instead, and the device.
 WITHOUT_EFFECT = frozenset({
     "theory", "end", "model", "device", "roots",
-    "data.folder", "data.facts", "data.test", "data.wide.file", "data.split.file",
+    "data.folder", "data.prepared", "data.facts", "data.test", "data.wide.file", "data.split.file",
 })  # fmt: skip
 
-#: How a project learns: networks by gradients, or worlds that obey the axioms, by sampling. What
-#: is "auto" is one of the two when the project is built.
+#: The default folder for prepared data.
+PREPARED = "prepared"
+
+#: How a project learns: networks by gradients, or worlds that obey the axioms by sampling. "auto"
+#: is replaced by one of the two when the project is built.
 Method = Literal["gradient", "posterior", "auto"]
 
-#: What `[posterior]` says; the seed is that of training.
+#: The keys of `[posterior]`; the seed is taken from training.
 SAMPLING = tuple(f.name for f in fields(Sampling) if f.name != "seed")
 
-#: How predicates are computed, as a file says it, with the keys that each kind has.
+#: The kinds of predicates in a file, with the keys of each.
 KINDS: dict[str, tuple[str, ...]] = {
     "auto": (),
     "facts": (),
@@ -58,24 +61,24 @@ KINDS: dict[str, tuple[str, ...]] = {
     "function": ("constructor",),
 }
 
-#: How functions are computed, of these.
+#: The kinds that functions can have.
 FUNCTION_KINDS = ("network", "module")
 
-#: The kind that is left open: what hard axioms define, or else a network; or what worlds say.
+#: The kind that leaves the choice open: a definition in hard axioms, a network, or sampling.
 AUTO = "auto"
 
-#: The kinds that Python computes: what they compute is handed over, not read.
+#: The kinds that are computed by Python objects, which are passed in, not read from a file.
 IN_PYTHON = ("module", "shared", "function")
 
 _LEARNED = "learned"
 
-#: Encoders over time.
+#: The kinds of encoders over time.
 ENCODERS = (*get_args(EncoderKind), "module")
 
 
 @dataclass(frozen=True, slots=True)
 class EncoderConfig:
-    """An encoder over time; in Python there is the kind "module", too."""
+    """An encoder over time; in Python, "module" is also a kind."""
 
     kind: str = "gru"
     width: int = 16
@@ -88,7 +91,7 @@ class EncoderConfig:
 
 @dataclass(frozen=True, slots=True)
 class InputConfig:
-    """What networks see of the entities of a sort; embeddings by default where nothing else is."""
+    """What networks see of the entities of a sort; by default, features or else embeddings."""
 
     embedding: int | None = None
     time: Time = "free"
@@ -105,12 +108,11 @@ class InputConfig:
 
 @dataclass(frozen=True, slots=True)
 class PredicateConfig:
-    """How a predicate is computed; Python has the kinds "module", "shared" and "function", too.
+    """How a predicate, or a function of the theory, is computed.
 
-    It also says how a function of the theory is computed: by a "network" or a "module".
-
-    Of these `constructor` is the name of the class, or of the function. Predicates that share a
-    module name all of its predicates in `heads`.
+    Python adds the kinds "module", "shared" and "function". For these, `constructor` is the name of
+    the class or function. Predicates that share a module list all of its predicates in `heads`. A
+    function of the theory has the kind "network" or "module".
     """
 
     kind: str
@@ -128,7 +130,7 @@ class PredicateConfig:
 
 @dataclass(frozen=True, slots=True)
 class GroupConfig:
-    """Predicates that exclude each other."""
+    """A group of predicates that exclude each other."""
 
     predicates: tuple[str, ...]
     other: bool = False
@@ -138,11 +140,11 @@ class GroupConfig:
 
 @dataclass(frozen=True, slots=True)
 class SensorConfig:
-    """How networks over features go with sampled worlds.
+    """How networks over features are combined with sampled worlds.
 
     Args:
-        folds: each network says of one part of the cells what it learned from the others.
-        exponent: how far what they say is trusted; None if that is learned.
+        folds: the number of parts of the cells; networks predict each part from the others.
+        exponent: how far to trust these predictions; None to learn it.
     """
 
     folds: int = 3
@@ -151,9 +153,10 @@ class SensorConfig:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """A whole project; two are equal if they say the same, wherever they are.
+    """A complete project; projects with the same settings are equal, wherever they are.
 
-    Its paths are seen from `folder`. If it was read from a file, they stay in `roots`.
+    Paths are relative to `folder`. If the project was read from a file, they must be inside
+    `roots`.
     """
 
     folder: Path = field(compare=False)
@@ -180,18 +183,18 @@ class Config:
     roots: tuple[Path, ...] = field(default=(), repr=False, compare=False)
 
     def theory_path(self) -> Path:
-        """The theory file.
+        """Return the path of the theory file.
 
         Raises:
-            DataError: the project's file names one that is outside its folder.
+            DataError: the path is outside the project's folder.
         """
         return self._within(self.theory, ("theory", "file"), "the theory")
 
     def model_path(self) -> Path:
-        """The folder of the model.
+        """Return the folder of the model.
 
         Raises:
-            DataError: the project's file names one that is outside its folder.
+            DataError: the path is outside the project's folder.
         """
         return self._within(self.model, ("output", "model"), "the model")
 
@@ -201,16 +204,25 @@ class Config:
             raise self.error(
                 key,
                 f"{what} is outside the project: {path}",
-                f"to allow it, set {ROOT} in the environment to a folder that it is in",
+                f"to allow it, set {ROOT} in the environment to a folder that contains it",
             )
         return path
 
+    def prepared_path(self) -> Path:
+        """Return the folder of prepared data, whether or not it exists.
+
+        Raises:
+            DataError: the path is outside the project's folder.
+        """
+        name = self.data.prepared or PREPARED
+        return self._within(name, ("data", "prepared"), "the folder of prepared data")
+
     def table(self, name: str) -> Path:
-        """The path of a table of the data, seen from their folder."""
+        """Return the path of a data table, relative to the data folder."""
         return self.folder / (self.data.folder or "") / name
 
     def strays(self) -> tuple[Diagnostic, ...]:
-        """A warning for each table that the project's file names outside its folder."""
+        """Return a warning for each table outside the project's folder."""
         data = self.data
         split = [] if data.split is None else [data.split.file]
         names = dict.fromkeys([*data.facts, *data.test, *(w.file for w in data.wide), *split])
@@ -226,16 +238,16 @@ class Config:
         )  # fmt: skip
 
     def error(self, path: tuple[str, ...], message: str, hint: str | None = None) -> DataError:
-        """An error about a key, which points at it where the project is a file, or names it."""
+        """Build an error about a key that points at its line in the file, or else names it."""
         span = place_of(places_of(self.source), path)
         named = message if self.source.text else f"{'.'.join(path)}: {message}"
         return DataError(Diagnostic(named, span, hint))
 
 
 def lasting(config: Config) -> dict[str, Any]:
-    """All settings that may change a weight, or what is sampled, by name."""
+    """Return all settings that may change a weight or a sampled world, by name."""
     without = WITHOUT_EFFECT - {"end"}
-    if config.method == "gradient":  # as it was before there was another
+    if config.method == "gradient":  # keep checkpoints from before there were other methods valid
         without = WITHOUT_EFFECT | {"method", *(f"posterior.{f.name}" for f in fields(Sampling))}
         without |= {f"sensors.{f.name}" for f in fields(SensorConfig)}
     return {
@@ -246,20 +258,20 @@ def lasting(config: Config) -> dict[str, Any]:
 
 
 def read_config(project: Path, *, data: Path | None = None) -> Config:
-    """Read a project: its folder, or its TOML file.
+    """Read a project from its folder or its TOML file.
 
     Args:
         project: the folder or the file.
-        data: a folder with the tables, in place of that which the project names.
+        data: a folder to read tables from, instead of the one that the project names.
 
     Raises:
-        DataError: with the line of what is missing, unknown or wrong.
+        DataError: points at the line of a key that is missing, unknown or wrong.
     """
     try:
         if (project / MANIFEST).exists():
             raise DataError(
-                f"'{project}' is a model, not a project; a project is a folder with a '{FILE}' of "
-                "its own"
+                f"'{project}' is a model, not a project; a project is a folder with its own "
+                f"'{FILE}'"
             )
         file = project / FILE if project.is_dir() else project
         missing = not file.exists()
@@ -267,13 +279,13 @@ def read_config(project: Path, *, data: Path | None = None) -> Config:
         raise DataError(f"cannot read '{project}': {error.strerror}") from None
     if missing:
         raise DataError(
-            f"there is no project at '{project}': no file '{FILE}'; `fotltn new FOLDER` makes one"
+            f"there is no project at '{project}': no file '{FILE}'; `fotltn new FOLDER` creates one"
         )
     config = replace(config_of(read_toml(file), file.parent), roots=(file.parent,))
     if data is None:
         return config
     if not data.is_dir():
-        raise DataError(f"there is no folder '{data}' with tables of data")
+        raise DataError(f"there is no data folder '{data}'")
     tables = replace(config.data, folder=str(data.absolute()))
     return replace(config, data=tables, roots=(*config.roots, data))
 
@@ -282,7 +294,7 @@ def read_config(project: Path, *, data: Path | None = None) -> Config:
 
 
 def config_of(root: Settings, folder: Path) -> Config:
-    """What settings say, of a file or of Python; their paths are seen from a folder."""
+    """Build the configuration from settings; their paths are relative to a folder."""
     theory, machine, output = map(root.table, ("theory", "machine", "output"))
     _check_method(root)
     method = root.value("method", Method, "gradient")
@@ -311,6 +323,7 @@ def config_of(root: Settings, folder: Path) -> Config:
         sensors=sensors,
         source=root.source,
     )
+    root.table("tune").value("search", tuple[str, ...], ())  # accepted here, read by `fotltn tune`
     for table in (machine, theory, output, root):
         table.finish()
     return config
@@ -323,7 +336,7 @@ def _input(inputs: Settings, sort: str) -> InputConfig:
 
 
 def _encoder(table: Settings, key: str) -> EncoderConfig:
-    if isinstance(kind := table.values[key], str):  # stands for a table
+    if isinstance(kind := table.values[key], str):  # the name of a kind stands for a table
         table.values[key] = {"kind": kind}
     encoder, some = table.table(key), Range(1, 2**20)
     encoder.value("kind", str, "gru", ENCODERS)
@@ -341,7 +354,7 @@ def _predicate(predicates: Settings, name: str) -> PredicateConfig:
     kind = table.value("kind", str, next(usual, AUTO), KINDS)
     if kind == "formula" and not table.has("formula"):
         hint = 'formula = "…", variables = ["x"]'
-        raise table.error(None, "a definition needs its formula", hint)
+        raise table.error(None, "a definition needs a formula", hint)
     return _of_kind(table, kind)
 
 
@@ -351,7 +364,7 @@ def _function(functions: Settings, name: str) -> PredicateConfig:
 
 
 def _with_kind(symbols: Settings, name: str) -> Settings:
-    """The table of a predicate or function; a word stands for one with that kind."""
+    """Return the table of a predicate or function; the name of a kind stands for a table."""
     if isinstance(kind := symbols.values[name], str):
         symbols.values[name] = {"kind": kind}
     return symbols.table(name)
@@ -374,17 +387,17 @@ def _reach(table: Settings, key: str) -> float | str:
 def _group(table: Settings) -> GroupConfig:
     group = table.record(GroupConfig, activation=ACTIVATIONS)
     if len(group.predicates) < 2:
-        raise table.error("predicates", "at least two predicates exclude each other")
+        raise table.error("predicates", "an exclusive group needs at least two predicates")
     return group
 
 
 def _check_method(root: Settings) -> None:
-    """Refuse a method that stands in a section, since a file says it above all of them."""
+    """Raise an error if `method` is inside a section: a file states it above all sections."""
     for section in ("theory", "data", "objective", "training", "posterior", "machine", "output"):
         values = root.values.get(section)
         if isinstance(values, dict) and "method" in values:
-            hint = f"write it above [{section}], and above all other sections"
-            raise root.table(section).error("method", "the method is no part of a section", hint)
+            hint = f"write it above [{section}] and all other sections"
+            raise root.table(section).error("method", "method cannot be inside a section", hint)
 
 
 def _sampling(table: Settings) -> tuple[Sampling, SensorConfig]:
@@ -434,7 +447,7 @@ def _objective(table: Settings, method: Method) -> tuple[Objective, dict[str, Sc
             raise table.error(
                 key,
                 "only a posterior learns a rate for each predicate",
-                'method = "posterior" above all sections; or learn_flips = true, for one rate',
+                'set method = "posterior" above all sections; or learn_flips = true for one rate',
             )
     return objective, axiom_p
 
@@ -466,5 +479,5 @@ def _batches(training: Settings, key: str) -> Batches:
     table = training.table(key)
     batches = table.record(Batches, Batches("traces", 32), size=Range(1))
     if batches.by == "traces" and batches.sort is not None:
-        raise table.error("sort", "only parts by entities have a sort", 'by = "entities"')
+        raise table.error("sort", "sort applies only to batches by entities", 'by = "entities"')
     return batches

@@ -1,4 +1,4 @@
-"""What a project's TOML file says of its data: `[data]` and the tables below it."""
+"""The data settings of a project: `[data]` and the tables below it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import get_args
 
 from fotltn.errors import DataError, Diagnostic, listing, shown
 from fotltn.grounding.beyond import Beyond
+from fotltn.grounding.block_reader import FeatureColumns
 from fotltn.grounding.clock import Clock, clock_of
 from fotltn.grounding.collect import Missing
 from fotltn.grounding.feature_cells import Unknown
@@ -23,7 +24,7 @@ from fotltn.semantics.tables import Tables
 
 @dataclass(frozen=True, slots=True)
 class MeasureConfig:
-    """A predicate that is read off a column, as of `fotltn.grounding.measures.Measure`."""
+    """A predicate computed from a column, as in `fotltn.grounding.measures.Measure`."""
 
     column: str | None = None
     at_least: float | None = None
@@ -35,11 +36,11 @@ class MeasureConfig:
     only_true: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what is no measure."""
+        """Raise an error unless these settings make a measure."""
         self.measure()
 
     def measure(self) -> Measure:
-        """The same with fixed entities told from columns."""
+        """Return the measure, with fixed entities instead of `=name`."""
         arguments = None if self.arguments is None else [argument(a) for a in self.arguments]
         limits = (self.at_least, self.at_most, self.zero, self.one)
         return Measure(self.column, *limits, self.among, arguments, self.only_true)
@@ -47,7 +48,7 @@ class MeasureConfig:
 
 @dataclass(frozen=True, slots=True)
 class WideConfig:
-    """A wide table, as of `fotltn.grounding.wide.Wide`."""
+    """A wide table, as in `fotltn.grounding.wide.Wide`."""
 
     file: str
     sort: str
@@ -65,7 +66,7 @@ class WideConfig:
 
 
 def described(wide: Wide, name: str) -> WideConfig:
-    """What a project's file would say of a wide table, under a name of its own."""
+    """Return the settings of a wide table under a name, as a project's file would state them."""
 
     def text(value: str | Entity) -> str:
         return f"={value.name}" if isinstance(value, Entity) else value
@@ -90,16 +91,16 @@ def described(wide: Wide, name: str) -> WideConfig:
 
 
 def sources_of(data: Tables) -> Sources:
-    """What tables were read from; those of tensors, as a table of facts.
+    """Return the sources that tables were read from; tables built from tensors become facts.
 
     Raises:
-        DataError: tables hold what facts do not say.
+        DataError: the tables hold something that facts cannot state.
     """
     sources: Sources | None = data.sources
     if sources is not None and "presence" not in sources.settings:
         return sources
     unsaid = {
-        "where entities are present": bool(data.present),
+        "the presence of entities": bool(data.present),
         "relations": bool(data.relations),
         "vectors for equality": bool(data.features),
         "constants of sorts without names": any(
@@ -109,9 +110,9 @@ def sources_of(data: Tables) -> Sources:
     if lost := [what for what, there in unsaid.items() if there]:
         raise DataError(
             Diagnostic(
-                f"models are not learned from tables with {listing(lost)}",
-                hint="fotltn.read reads relations and names as facts, and presence from wide "
-                "tables: fotltn.Wide(…, presence=…)",
+                f"cannot train on tables with {listing(lost)}",
+                hint="use fotltn.read, which reads relations and names from facts, and presence "
+                "from wide tables: fotltn.Wide(…, presence=…)",
             )
         )
     from fotltn.analysis.predictions import predictions
@@ -119,8 +120,8 @@ def sources_of(data: Tables) -> Sources:
     return Sources((predictions(data, [*data.predicates, *data.functions]),))
 
 
-def with_categories(data: DataConfig, seen: Mapping[str, Features]) -> DataConfig:
-    """The settings, in which the categories of text are named that were taken from the data."""
+def with_categories(data: DataConfig, seen: Mapping[str, Features | FeatureColumns]) -> DataConfig:
+    """Return the settings with the categories that were taken from the data."""
 
     def named(wide: WideConfig) -> WideConfig:
         known = seen[wide.sort].categories if wide.sort in seen else {}
@@ -132,7 +133,7 @@ def with_categories(data: DataConfig, seen: Mapping[str, Features]) -> DataConfi
 
 @dataclass(frozen=True, slots=True)
 class SplitConfig:
-    """A table that says of every trace what it is for."""
+    """A table that assigns each trace to training, validation or testing."""
 
     file: str
     trace: str
@@ -143,16 +144,17 @@ class SplitConfig:
 
     @property
     def words(self) -> dict[str, tuple[str, ...]]:
-        """For each part, the words that stand for it."""
+        """The words that stand for each part."""
         parts = {"train": self.train, "validation": self.validation, "test": self.test}
         return {part: words for part, words in parts.items() if words}
 
 
 @dataclass(frozen=True, slots=True)
 class DataConfig:
-    """Where facts are, and which of them are for learning and which for testing."""
+    """Where facts are, and which of them are for training and testing."""
 
     folder: str | None = None
+    prepared: str | None = None
     facts: tuple[str, ...] = ()
     wide: tuple[WideConfig, ...] = ()
     test: tuple[str, ...] = ()
@@ -171,17 +173,17 @@ class DataConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse what is no clock."""
+        """Raise an error unless step, origin and time zone make a clock."""
         clock_of(self.step, self.origin, self.timezone)
 
     @property
     def clock(self) -> Clock | None:
-        """What times of tables are, where they are not numbers of steps."""
+        """How times map to steps; None if times are step numbers."""
         return clock_of(self.step, self.origin, self.timezone)
 
 
 def argument(text: str) -> str | Entity:
-    """A column, or, after `=`, a fixed entity."""
+    """Return the column, or the fixed entity after `=`."""
     return Entity(text[1:]) if text.startswith("=") else text
 
 
@@ -189,7 +191,7 @@ def argument(text: str) -> str | Entity:
 
 
 def read_data(table: Settings) -> DataConfig:
-    """What `[data]` says."""
+    """Read the settings of `[data]`."""
     share = Range(0, 1)
     data = table.record(
         DataConfig,
@@ -203,18 +205,18 @@ def read_data(table: Settings) -> DataConfig:
     )
     if data.test and data.train != 1.0:
         raise table.error(
-            "train", "test facts are in files of their own, so that all others are for training"
+            "train", "train cannot be set with test: facts for testing have their own files"
         )
     if data.test and data.split is not None:
-        raise table.error("test", "the split says which traces are for testing")
+        raise table.error("test", "test cannot be set with split, which says what to test on")
     if data.sort is not None and data.by not in ("entities", "time"):
         hint = 'by = "entities", or by = "time"'
-        raise table.error("sort", "only a split by entities or by time has a sort", hint)
+        raise table.error("sort", "sort applies only to a split by entities or by time", hint)
     return data
 
 
 def _as_text(table: Settings, key: str) -> str:
-    """Text, or a number, or a time of TOML, as text."""
+    """Return a text, a number or a TOML time as text."""
     value = table.take(key)
     if isinstance(value, bool) or not isinstance(value, str | int | float | date):
         raise table.error(key, f"expected text in quotes, or a number, not {shown(value)}")
@@ -226,7 +228,7 @@ def _split(data: Settings, key: str) -> SplitConfig:
     split = table.record(SplitConfig)
     words = [word for of_part in split.words.values() for word in of_part]
     if not split.train or len(set(words)) < len(words):
-        raise table.error("train", "training needs words, and no word stands for two parts")
+        raise table.error("train", "train needs at least one word, and no word can be in two parts")
     return split
 
 
@@ -254,7 +256,7 @@ def _measures(wide: Settings, key: str) -> dict[str, MeasureConfig]:
 
 
 def _missing(table: Settings, key: str) -> dict[str, Missing]:
-    """What features are where they are missing, by column: text stands for all of them."""
+    """Read how to fill missing features, by column; a text applies to all columns."""
     value = table.take(key, {})
     if isinstance(value, str):
         features = table.values.get("features", [])
@@ -271,7 +273,7 @@ def _unknown(table: Settings, key: str) -> Unknown:
 
 
 def _columns(table: Settings, key: str) -> dict[str, str]:
-    """Predicates by column: a list stands for columns with the names of predicates."""
+    """Read predicates by column; in a list, columns are named like the predicates."""
     value = table.take(key, {})
     if isinstance(value, list) and all(isinstance(v, str) for v in value):
         return {v: v for v in value}

@@ -1,4 +1,4 @@
-"""Predicates that hard axioms define: those whose kind is left open, and those without facts."""
+"""Find predicates that hard axioms define: those of open kind, and those without facts."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ from dataclasses import replace
 
 from fotltn.errors import Diagnostic, FotError, Severity, listing, name_hint
 from fotltn.logic.check import CheckedTheory, check_formula
-from fotltn.logic.defined import Definition, definitions_in, symbols
+from fotltn.logic.defined import Definition, definitions_in
+from fotltn.logic.parts import symbols
 from fotltn.logic.text import written
 from fotltn.project.config import AUTO, Config, PredicateConfig
 from fotltn.syntax.parse import parse_formula
 from fotltn.syntax.show import show
 
-#: Of definitions that hard axioms state: one witness suffices.
+#: The semantics of definitions in hard axioms, in which one witness is enough.
 _SEMANTICS = "product"
 
 
 def settled(config: Config, theory: CheckedTheory) -> Config:
-    """The settings, in which the kind of every predicate is said.
+    """Return the settings with the kind of every predicate settled.
 
-    A definition that uses nothing learned stays an axiom: labels could change nothing about it. In
-    sampled worlds, what is not defined is drawn, and its kind stays open.
+    A definition that uses nothing learned stays an axiom, because labels could not change it. In
+    sampled worlds, predicates without a definition keep the open kind and are drawn.
     """
     sampled = config.method == "posterior"
     names = [n for n, how in config.predicates.items() if how.kind == AUTO]
@@ -57,7 +58,7 @@ def settled(config: Config, theory: CheckedTheory) -> Config:
 def _refused(
     definitions: Iterable[Definition], learned: set[str], theory: CheckedTheory
 ) -> set[str]:
-    """Those that use nothing learned, or whose variables have the names of constants."""
+    """Return definitions that use nothing learned, or whose variables are named like constants."""
     return {
         one.name
         for one in definitions
@@ -67,7 +68,7 @@ def _refused(
 
 
 def _symbols(text: str, theory: CheckedTheory) -> list[str]:
-    with suppress(FotError):  # which is reported where the definition is made
+    with suppress(FotError):  # reported later, when the definition is built
         return symbols(check_formula(parse_formula(text), theory.signature).formula)
     return []
 
@@ -75,12 +76,12 @@ def _symbols(text: str, theory: CheckedTheory) -> list[str]:
 def never_stated(
     theory: CheckedTheory, predicates: Collection[str], stated: Collection[str]
 ) -> Iterator[Diagnostic]:
-    """A warning for each predicate that no fact states, though hard axioms say what it is.
+    """Yield a warning for each predicate that has no facts although hard axioms define it.
 
     Args:
         theory: the theory.
-        predicates: those that nothing computes.
-        stated: those of which there are facts.
+        predicates: the predicates that nothing computes.
+        stated: the predicates that have facts.
     """
     names = [n for n in predicates if n not in stated]
     for one in definitions_in(theory, names).by_name.values():
@@ -88,16 +89,16 @@ def never_stated(
         variables = ", ".join(f'"{axis.name}"' for axis in one.axes)
         formula = json.dumps(show(written(one.formula)), ensure_ascii=False)
         yield Diagnostic(
-            f"no fact states '{one.name}', so that it is false everywhere, but "
+            f"no fact states '{one.name}', so it is false everywhere, but "
             f"{listing(one.axioms)} {verb} what it is",
-            hint=f"have it computed: {one.name} = {{ variables = [{variables}], formula = "
+            hint=f"to compute it, write {one.name} = {{ variables = [{variables}], formula = "
             f"{formula} }} in [predicates]",
             severity=Severity.WARNING,
         )
 
 
 def held(config: Config, theory: CheckedTheory) -> tuple[str, ...]:
-    """The axioms that hold by definition, which nothing needs to learn.
+    """Return the axioms that hold by definition, which need not be learned.
 
     Raises:
         DataError: a definition names an axiom that the theory lacks.

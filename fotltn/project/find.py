@@ -1,15 +1,16 @@
-"""From a path to what is there: a model, or a project and its model."""
+"""Find the model or project at a path."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from fotltn.analysis.audit import audit
-from fotltn.analysis.audit_data import Audit
 from fotltn.analysis.truncation import End
-from fotltn.errors import DataError, Diagnostic
+from fotltn.analysis.view import View
+from fotltn.errors import DataError, Diagnostic, listing
 from fotltn.learn.store import MANIFEST, MissingFolderError
 from fotltn.posterior.run import SamplingProgress
 from fotltn.project.build import build
@@ -17,16 +18,19 @@ from fotltn.project.config import read_config
 from fotltn.project.model import Model, load_model, model_of
 from fotltn.project.toml import FILE
 
+if TYPE_CHECKING:
+    from fotltn.analysis.audit_data import Audit
+
 
 def is_project(path: Path) -> bool:
-    """Whether there is a project: a folder with its file, which is no model, or that file."""
+    """Return whether a path is a project: a TOML file, or a folder with one that is no model."""
     if path.suffix == ".toml":
         return True
     return os.path.exists(path / FILE) and not os.path.exists(path / MANIFEST)
 
 
 def is_model(path: Path) -> bool:
-    """Whether there is the folder of a model."""
+    """Return whether a path is the folder of a model."""
     return os.path.exists(path / MANIFEST)
 
 
@@ -38,18 +42,18 @@ def find_model(
     evidence: bool = False,
     on_sweep: Callable[[SamplingProgress], None] | None = None,
 ) -> Model:
-    """The model of a folder, or the model of a project; over new data, if there are some.
+    """Load the model of a folder or of a project, and apply it to new data if there are any.
 
     Args:
-        path: the folder of either, or the file of a project.
+        path: the folder of a model or project, or the file of a project.
         data: a folder with the tables that the project names, or files.
-        horizon: the number of time points of every trace of the new data; of a project, without
-            new data, of its own.
-        evidence: as of `Model.apply`.
-        on_sweep: likewise.
+        horizon: the number of time points of every trace of the new data; for a project without new
+            data, of its own data.
+        evidence: whether labels among the new facts are evidence, as in `Model.apply`.
+        on_sweep: a function to call after every sweep, as in `Model.apply`.
 
     Raises:
-        DataError: there is none, it cannot be read, or the data do not fit.
+        DataError: there is no model, it cannot be read, or the data do not fit.
     """
     if data:
         return find_model(path).apply(
@@ -62,7 +66,7 @@ def find_model(
         tables = {name: config.table(name) for name in names}
         return model.apply(tables, horizon=horizon, evidence=evidence, on_sweep=on_sweep)
     if horizon is not None:
-        raise DataError("--horizon needs --data: a model's own traces have their lengths")
+        raise DataError("--horizon needs --data: the lengths of a model's own traces are fixed")
     if not is_project(path):
         return load_model(path)
     config = read_config(path)
@@ -78,6 +82,51 @@ def find_model(
         ) from None
 
 
+def load_project(
+    project: Path | str, *, data: Path | str | None = None, theory: Path | str | None = None
+) -> View:
+    r"""Load the theory of a project over its facts, including the facts kept for testing.
+
+    Use it to evaluate axioms or to count rules without training. Facts that are not stated are
+    false.
+
+    Args:
+        project: the project's folder or file.
+        data: a folder to read tables from, instead of the project's.
+        theory: a file with rules, instead of the project's theory.
+
+    Raises:
+        FotError: the project or its data are wrong.
+
+    >>> import pathlib, fotltn as fot
+    >>> folder = pathlib.Path("cars")
+    >>> folder.mkdir()
+    >>> theory = fot.parse("sort car\npredicate Stop(car)\naxiom A: forall x. F Stop(x)")
+    >>> fot.save(theory, folder / "cars.fot")
+    >>> _ = (folder / "facts.csv").write_text("predicate,arg1,time\nStop,ego,2\n")
+    >>> settings = 'theory.file = "cars.fot"\ndata.facts = ["facts.csv"]'
+    >>> _ = (folder / "project.toml").write_text(settings)
+    >>> project = fot.load_project(folder)
+    >>> project.tables.names.entities, [axiom.name for axiom in project.theory.axioms]
+    ({'car': ('ego',)}, ['A'])
+    """
+    folder = None if data is None else Path(data)
+    config = replace(read_config(Path(project), data=folder), dtype="float64")
+    if theory is not None:
+        file = Path(theory)
+        config = replace(config, theory=str(file.absolute()), roots=(file.parent, *config.roots))
+    if config.functions:
+        raise DataError(
+            Diagnostic(
+                f"rules can be counted only on data, but the project learns the function "
+                f"{listing(config.functions)}",
+                hint=f"count them on the model's predictions: fotltn rules {config.model_path()}",
+            )
+        )
+    model = model_of(build(config))
+    return replace(model.view(model.truth), learned=(), parts=model.world.parts)
+
+
 def audit_labels(
     project: Path,
     *,
@@ -85,23 +134,21 @@ def audit_labels(
     threshold: float | None = None,
     end: End | None = None,
 ) -> Audit:
-    """The audit of a project before training: its axioms on the facts themselves.
+    """Audit a project before training, by evaluating its axioms on the facts.
 
-    What no fact states is false. Values on the model are those on the labels.
+    Facts that are not stated are false. Values on the model equal values on the labels.
 
     Args:
-        project: its folder, or its file.
-        data: a folder with its tables, in place of its own.
-        threshold: the degree from which on a fact is true in two-valued logic.
-        end: what the ends of traces leave; without, as the project says.
+        project: the project's folder or file.
+        data: a folder to read tables from, instead of the project's.
+        threshold: the smallest degree that counts as true in two-valued logic.
+        end: how to treat cells that fail only because their trace ends; by default, as the project
+            says.
 
     Raises:
-        FotError: something of the project is wrong.
+        FotError: the project or its data are wrong.
     """
     model = model_of(build(read_config(project, data=data)))
     truth = model.truth
-    unknown = [n for n in model.grounding.learned if n not in model.world.stated.index]
-    return audit(
-        model.theory, truth, model.semantics, learned=model.grounding.open, labels=truth,
-        unknown=unknown, threshold=threshold, end=end or model.config.end,
-    )  # fmt: skip
+    view = model.view(truth).under(threshold=threshold, end=end)
+    return view.audit(truth, model.unlabelled)

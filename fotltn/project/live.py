@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, assert_never
 
@@ -216,11 +216,25 @@ class LiveSort:
 
 
 class ModelWatch(Watch):
-    """A watch of what a model says on a trace that comes step by step.
+    r"""A watch of what a model says on a trace that comes step by step.
 
     Steps have features, by sort, entity and name: `{"features": {"pump": {"north": {"pressure":
     5.1}}}, "facts": […]}`. What is learned follows from them, as it does when the model is applied
     to all of the trace.
+
+    >>> import fotltn as fot
+    >>> theory = "sort pump\npredicate Failed(pump)\naxiom Fine: forall x. G !Failed(x)"
+    >>> rows = {"pump": ["a", "a"], "t": [0, 1], "pressure": [5.0, 1.0], "failed": [0, 1]}
+    >>> table = fot.Wide(
+    ...     rows, "pump", "pump", "t", predicates={"failed": "Failed"}, features=["pressure"]
+    ... )
+    >>> model = fot.train(
+    ...     theory, wide=table, learn=["Failed"], inputs={"pump": {"embedding": 0}},
+    ...     training={"epochs": 60, "rate": 0.05}, objective={"axioms": "none"},
+    ... )
+    >>> watch = fot.ModelWatch(model)
+    >>> [event.axiom for event in watch.step({"features": {"pump": {"a": {"pressure": 1.0}}}})]
+    ['Fine']
     """
 
     def __init__(
@@ -256,9 +270,12 @@ class ModelWatch(Watch):
             weights.update(tensor.cpu().numpy().tobytes())
         self._kind["model"] = weights.hexdigest()[:16]
 
-    def _take(self, step: TraceStep) -> None:
+    def _again(self, _text: str) -> bool:
+        return False  # what the model says is not in the text
+
+    def _take(self, step: TraceStep) -> Iterator[CellEvent]:
         facts, after = self._sensed(step)
-        super()._take(replace(step, facts=facts, features=None))
+        yield from super()._take(replace(step, facts=facts, features=None))
         for sort, memory in after.items():
             self.memory[sort].update(memory)
 

@@ -2,8 +2,7 @@
 
 Each is a package that only its logger loads. All are told the same: losses and the values of axioms
 by epoch, or how far chains agree by sweep, and in the end the metrics on test facts. The latter two
-also get all settings, and the
-folder of the model.
+also get all settings, and the folder of the model.
 """
 
 from __future__ import annotations
@@ -111,118 +110,133 @@ def _folder(model: Model) -> Iterator[Path]:
         yield Path(place) / "model"
 
 
-# --- TensorBoard ------------------------------------------------------------------------------
+# --- one log, and what writes it ----------------------------------------------------------------
 
 
-class TensorBoardLog(Callback):
-    """Writes logs for TensorBoard into a folder."""
-
-    def __init__(self, place: str | None = None) -> None:
-        """The folder is made at the start."""
-        self.place = place or "runs"
-        try:
-            self.module: Any = import_module("torch.utils.tensorboard")
-        except ImportError:
-            raise missing("TensorBoard's logs need", "tensorboard", "tensorboard") from None
-
-    def start(self, model: Model) -> None:  # noqa: ARG002
-        """Open the logs."""
-        try:
-            self.writer = self.module.SummaryWriter(self.place)
-        except OSError as error:
-            raise DataError(f"cannot write logs to '{self.place}': {error.strerror}") from None
-        self.last = 0
-
-    def epoch(self, epoch: Epoch) -> None:
-        """Write the numbers of an epoch."""
-        self.last = epoch.number
-        self._write(scalars(epoch))
-
-    def sweep(self, progress: SamplingProgress) -> None:
-        """Write how far chains agree."""
-        self.last = progress.sweep
-        self._write(agreement(progress))
-
-    def end(self, model: Model | None) -> None:
-        """Write metrics, and close the logs."""
-        if model is not None:
-            self._write(results(model))
-        self.writer.close()
-
-    def _write(self, numbers: Mapping[str, float]) -> None:
-        for name, value in numbers.items():
-            self.writer.add_scalar(name, value, self.last)
-
-
-# --- MLflow -----------------------------------------------------------------------------------
-
-
-class MLflowLog(Callback):
-    """Writes a run of MLflow, or into the one that is active.
+class RunLog(Callback):
+    """Tells a run of another program how training goes; a class for each program says how.
 
     Args:
-        place: a tracking URI, or a folder; without it, what MLflow's own settings say.
+        place: where the run is, as the program has it; without it, what its own settings say.
     """
 
-    def __init__(self, place: str | None = None) -> None:
-        """A run is begun at the start."""
-        self.place = place
-        try:
-            self.mlflow: Any = import_module("mlflow")
-        except ImportError:
-            raise missing("MLflow's logs need", "mlflow", "mlflow") from None
+    package: str  #: what to import
+    extra: str  #: the extra of this package that installs it
+    needing: str  #: who needs it, in words
 
-    def start(self, model: Model) -> None:
-        """Begin a run, with the settings."""
-        self.before = self.mlflow.get_tracking_uri()
+    def __init__(self, place: str | None = None) -> None:
+        """Load the program; a run is begun at the start."""
+        self.place, self.last = place, 0
         try:
-            with self._refusals():
-                if self.place is not None:
-                    self.mlflow.set_tracking_uri(self.place)
-                self.begun = self.mlflow.active_run() is None
-                if self.begun:
-                    self.mlflow.start_run()
-                named = {_ODD.sub("_", n): str(v)[:_LONGEST] for n, v in settings(model).items()}
-                names = list(named)
-                for first in range(0, len(names), _AT_ONCE):
-                    self.mlflow.log_params({n: named[n] for n in names[first : first + _AT_ONCE]})
-        except BaseException:
-            self.end(None)
-            raise
+            self.module: Any = import_module(self.package)
+        except ImportError:
+            raise missing(self.needing, self.extra, self.extra) from None
 
     def epoch(self, epoch: Epoch) -> None:
         """Write the numbers of an epoch."""
-        with self._refusals():
-            self.mlflow.log_metrics(_named(scalars(epoch)), step=epoch.number)
+        self._step("epoch", epoch.number, scalars(epoch))
 
     def sweep(self, progress: SamplingProgress) -> None:
         """Write how far chains agree."""
-        with self._refusals():
-            if numbers := agreement(progress):
-                self.mlflow.log_metrics(_named(numbers), step=progress.sweep)
+        self._step("sweep", progress.sweep, agreement(progress))
+
+    def _step(self, unit: str, number: int, numbers: Mapping[str, float]) -> None:
+        self.last = number
+        if numbers:
+            self._write(numbers, unit)
 
     def end(self, model: Model | None) -> None:
-        """Write metrics and the model, and end the run, if it was begun here."""
+        """Write what training came to, and end the run, which fails without a model."""
         try:
             if model is not None:
-                with self._refusals(), _folder(model) as folder:
-                    self.mlflow.log_metrics(_named({"best_epoch": model.best_epoch}))
-                    self.mlflow.log_metrics(_named(results(model)))
-                    self.mlflow.log_artifacts(str(folder), "model")
+                self._conclude(model)
         except BaseException:
             model = None
             raise
         finally:
-            if getattr(self, "begun", False) and self.mlflow.active_run() is not None:
-                self.mlflow.end_run("FAILED" if model is None else "FINISHED")
-            self.mlflow.set_tracking_uri(self.before)
+            self._close(done=model is not None)
+
+    def _write(self, numbers: Mapping[str, float], unit: str) -> None:
+        raise NotImplementedError
+
+    def _conclude(self, model: Model) -> None:
+        raise NotImplementedError
+
+    def _close(self, *, done: bool) -> None:
+        raise NotImplementedError
+
+
+class TensorBoardLog(RunLog):
+    """Writes logs for TensorBoard into a folder, `runs` unless another is named."""
+
+    package, extra = "torch.utils.tensorboard", "tensorboard"
+    needing = "TensorBoard's logs need"
+
+    def start(self, model: Model) -> None:  # noqa: ARG002
+        """Open the logs."""
+        place = self.place or "runs"
+        try:
+            self.writer = self.module.SummaryWriter(place)
+        except OSError as error:
+            raise DataError(f"cannot write logs to '{place}': {error.strerror}") from None
+
+    def _write(self, numbers: Mapping[str, float], unit: str = "") -> None:  # noqa: ARG002
+        for name, value in numbers.items():
+            self.writer.add_scalar(name, value, self.last)
+
+    def _conclude(self, model: Model) -> None:
+        self._write(results(model))
+
+    def _close(self, *, done: bool) -> None:  # noqa: ARG002
+        self.writer.close()
+
+
+class MLflowLog(RunLog):
+    """Writes a run of MLflow, or into the one that is active; the place is a tracking URI."""
+
+    package, extra = "mlflow", "mlflow"
+    needing = "MLflow's logs need"
+    begun = False
+
+    def start(self, model: Model) -> None:
+        """Begin a run, with the settings."""
+        self.before = self.module.get_tracking_uri()
+        try:
+            with self._refusals():
+                if self.place is not None:
+                    self.module.set_tracking_uri(self.place)
+                self.begun = self.module.active_run() is None
+                if self.begun:
+                    self.module.start_run()
+                named = {_ODD.sub("_", n): str(v)[:_LONGEST] for n, v in settings(model).items()}
+                names = list(named)
+                for first in range(0, len(names), _AT_ONCE):
+                    self.module.log_params({n: named[n] for n in names[first : first + _AT_ONCE]})
+        except BaseException:
+            self.end(None)
+            raise
+
+    def _write(self, numbers: Mapping[str, float], unit: str = "") -> None:  # noqa: ARG002
+        with self._refusals():
+            self.module.log_metrics(_named(numbers), step=self.last)
+
+    def _conclude(self, model: Model) -> None:
+        with self._refusals(), _folder(model) as folder:
+            self.module.log_metrics(_named({"best_epoch": model.best_epoch}))
+            self.module.log_metrics(_named(results(model)))
+            self.module.log_artifacts(str(folder), "model")
+
+    def _close(self, *, done: bool) -> None:
+        if self.begun and self.module.active_run() is not None:
+            self.module.end_run("FINISHED" if done else "FAILED")
+        self.module.set_tracking_uri(self.before)
 
     @contextmanager
     def _refusals(self) -> Iterator[None]:
         """What MLflow refuses, as an error of ours."""
         try:
             yield
-        except self.mlflow.exceptions.MlflowException as error:
+        except self.module.exceptions.MlflowException as error:
             raise DataError(f"MLflow refuses: {' '.join(str(error).split())[:1000]}") from None
 
 
@@ -231,64 +245,44 @@ def _named(numbers: Mapping[str, float]) -> dict[str, float]:
     return {_ODD.sub("_", name): value for name, value in numbers.items()}
 
 
-# --- Weights & Biases -------------------------------------------------------------------------
-
-
-class WandbLog(Callback):
+class WandbLog(RunLog):
     """Writes a run of Weights & Biases, or into the one that is active.
 
-    Args:
-        place: the project, or ENTITY/PROJECT; without it, what its own settings say.
+    The place is a project, or ENTITY/PROJECT.
     """
 
-    def __init__(self, place: str | None = None) -> None:
-        """A run is begun at the start."""
-        self.place = place
-        try:
-            self.wandb: Any = import_module("wandb")
-        except ImportError:
-            raise missing("Logs for Weights & Biases need", "wandb", "wandb") from None
+    package, extra = "wandb", "wandb"
+    needing = "Logs for Weights & Biases need"
 
     def start(self, model: Model) -> None:
         """Begin a run, with the settings."""
-        self.begun = self.wandb.run is None
+        self.begun = self.module.run is None
         entity, _, project = (self.place or "").rpartition("/")
         try:
             if self.begun:
-                self.wandb.init(project=project or None, entity=entity or None)
-        except self.wandb.errors.Error as error:
+                self.module.init(project=project or None, entity=entity or None)
+        except self.module.errors.Error as error:
             raise DataError(f"Weights & Biases refuses: {' '.join(str(error).split())}") from None
-        self.run = self.wandb.run
+        self.run = self.module.run
         self.run.config.update(settings(model), allow_val_change=True)
 
-    def epoch(self, epoch: Epoch) -> None:
-        """Write the numbers of an epoch."""
-        self.run.log({"epoch": epoch.number, **scalars(epoch)})
+    def _write(self, numbers: Mapping[str, float], unit: str) -> None:
+        self.run.log({unit: self.last, **numbers})
 
-    def sweep(self, progress: SamplingProgress) -> None:
-        """Write how far chains agree."""
-        if numbers := agreement(progress):
-            self.run.log({"sweep": progress.sweep, **numbers})
+    def _conclude(self, model: Model) -> None:
+        self.run.summary.update({"best_epoch": model.best_epoch, **results(model)})
+        with _folder(model) as folder:
+            artifact = self.module.Artifact("fotltn-model", type="model")
+            artifact.add_dir(str(folder))
+            self.run.log_artifact(artifact)
 
-    def end(self, model: Model | None) -> None:
-        """Write metrics and the model, and end the run, if it was begun here."""
-        try:
-            if model is not None:
-                self.run.summary.update({"best_epoch": model.best_epoch, **results(model)})
-                with _folder(model) as folder:
-                    artifact = self.wandb.Artifact("fotltn-model", type="model")
-                    artifact.add_dir(str(folder))
-                    self.run.log_artifact(artifact)
-        except BaseException:
-            model = None
-            raise
-        finally:
-            if self.begun:
-                self.run.finish(exit_code=1 if model is None else 0)
+    def _close(self, *, done: bool) -> None:
+        if self.begun:
+            self.run.finish(exit_code=0 if done else 1)
 
 
 #: Loggers by the words that name them; each is an extra of the package, too.
-LOGGERS: dict[str, type[TensorBoardLog] | type[MLflowLog] | type[WandbLog]] = {
+LOGGERS: dict[str, type[RunLog]] = {
     "tensorboard": TensorBoardLog,
     "mlflow": MLflowLog,
     "wandb": WandbLog,

@@ -1,4 +1,4 @@
-"""What a method can do: gradients train networks; a posterior samples worlds, with or without."""
+"""Choose between methods and check them: gradients train networks, a posterior samples worlds."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from fotltn.errors import listing
-from fotltn.logic.defined import symbols
+from fotltn.logic.parts import symbols
 from fotltn.project.config import AUTO, Config, PredicateConfig
 from fotltn.project.world import World
 
-#: The kinds of predicates that are sampled, as a logit for each fact would be learned.
+#: The kinds of predicates that a posterior samples.
 SAMPLED = (AUTO, "logits", "formula")
 
 _GRADIENT = 'or method = "gradient"'
 
 
 def check_method(config: Config) -> None:
-    """Refuse settings that ask a posterior for what sampled worlds do not have.
+    """Raise an error if settings ask a posterior for something that sampled worlds do not have.
 
     Raises:
-        DataError: with what would work.
+        DataError: says what would work instead.
     """
     if config.method != "posterior":
         return
@@ -30,31 +30,31 @@ def check_method(config: Config) -> None:
         raise config.error(
             ("exclusive[1]",),
             f"a posterior has no network that chooses one of {atoms}",
-            f"say in hard axioms that they exclude each other, as "
+            f"state in a hard axiom that they exclude each other, such as "
             f"hard axiom Apart: forall x. G !({names[0]}(x) & {names[1]}(x)); {_GRADIENT}",
         )
     for name in config.functions:
         raise config.error(
             ("functions", name),
-            f"the function '{name}' is learned, and a posterior samples truth values alone",
-            f"give its values as data, {_GRADIENT}",
+            f"the function '{name}' is learned, but a posterior samples only truth values",
+            f"provide its values as data, {_GRADIENT}",
         )
     for sort, seen in config.inputs.items():
         for key, asked in (("embedding", seen.embedding), ("learnable", seen.learnable)):
             if asked:
                 raise config.error(
                     ("inputs", sort, key),
-                    f"of each '{sort}', networks of a posterior see features, and nothing that is "
-                    "learned of one entity alone: that is what worlds are for",
+                    f"with a posterior, networks see only features of each '{sort}', not weights "
+                    "of single entities: sampled worlds hold what is particular to an entity",
                     f"leave out {key}, {_GRADIENT}",
                 )
 
 
 def with_method(config: Config, world: World) -> tuple[Config, str]:
-    """The settings with a method, and why it is that; no reason where the settings name it.
+    """Choose the method if settings leave it open; also return the reason, empty if they do not.
 
-    What is measured on all worlds that there are (docs/posterior.md) says: sampled worlds predict
-    better where hard axioms speak of what is learned, with features or without.
+    Measurements (docs/posterior-results.md) show that sampled worlds predict better if hard axioms
+    mention learned predicates, with or without features.
     """
     if config.method != "auto":
         return config, ""
@@ -64,25 +64,25 @@ def with_method(config: Config, world: World) -> tuple[Config, str]:
     told = (config.objective.missed, config.objective.invented)
     rates = [r for by in told for r in (by.values() if isinstance(by, Mapping) else [by])]
     if "learned" in rates:
-        return replace(config, method="posterior"), "since rates of wrong labels are learned"
+        return replace(config, method="posterior"), "because rates of wrong labels are learned"
     if obstacle:
-        return replace(config, method="gradient"), f"since {obstacle}"
+        return replace(config, method="gradient"), f"because {obstacle}"
     if config.objective.axioms == "none":
-        return replace(config, method="gradient"), "since axioms are left out"
+        return replace(config, method="gradient"), "because axioms are left out"
     if not hard:
-        return replace(config, method="gradient"), "since no hard axiom says what is learned"
-    return replace(config, method="posterior"), f"since hard axioms say much: {listing(hard, 4)}"
+        return replace(config, method="gradient"), "because no hard axiom mentions what is learned"
+    return replace(config, method="posterior"), f"because of hard axioms: {listing(hard, 4)}"
 
 
 def _obstacles(config: Config, world: World) -> Iterator[str]:
-    """What sampled worlds do not have."""
+    """Yield the settings that sampled worlds cannot follow, in words."""
     for group in config.groups:
         yield f"a network chooses one of {listing(group.predicates)}"
     for name in config.functions:
         yield f"the function '{name}' is learned"
     for sort, seen in config.inputs.items():
         if seen.embedding or seen.learnable:
-            yield f"networks see what is learned of each '{sort}'"
+            yield f"networks have weights for each '{sort}'"
     declared = world.theory.signature.predicates
     for name, how in config.predicates.items():
         blank = [s for s in declared[name].sorts if s not in world.fixed.inputs]
@@ -92,12 +92,12 @@ def _obstacles(config: Config, world: World) -> Iterator[str]:
 
 
 def with_sensors(config: Config, world: World) -> Config:
-    """The settings, in which predicates of sampled worlds whose kind is open see features.
+    """Give predicates of open kind networks over features, if the method is a posterior.
 
-    Those do so of whose arguments all have some: features, or neighbours that are counted.
+    A predicate gets a network if all its arguments have features, or neighbours to count.
 
     Raises:
-        DataError: a network is to see entities that have none.
+        DataError: a predicate is set to have a network, but an argument has no features.
     """
     if config.method != "posterior":
         return config
@@ -114,7 +114,7 @@ def with_sensors(config: Config, world: World) -> Config:
             raise config.error(
                 ("predicates", name),
                 f"'{name}' is computed by a network, but '{blank[0]}' has no features to see",
-                f'kind = "{AUTO}", which samples it without, {_GRADIENT}',
+                f'kind = "{AUTO}", which samples it without a network, {_GRADIENT}',
             )
     predicates = {
         name: PredicateConfig("network")
@@ -123,3 +123,37 @@ def with_sensors(config: Config, world: World) -> Config:
         for name, how in config.predicates.items()
     }
     return replace(config, predicates=predicates)
+
+
+# --- other data -------------------------------------------------------------------------------
+
+#: The hint if a model cannot have weights that belong to its own data.
+TRAVELS = (
+    "these models work on other data: networks over features (embedding = 0 in [inputs.SORT]), "
+    'and with one vector per entity for all times (time = "static")'
+)
+
+
+def obstacles(config: Config, world: World) -> tuple[str, ...]:
+    """Return the reasons why a model cannot be applied to other data, in words."""
+    if config.method == "posterior":
+        return ()  # new worlds are sampled with what was learned
+    reasons = [
+        f"'{name}' has one logit for each fact of its own data"
+        for name, how in config.predicates.items()
+        if how.kind == "logits"
+    ]
+    for sort, seen in config.inputs.items():
+        if not seen.embedding:
+            continue
+        if seen.time != "static":
+            each = "at each time point"
+        elif sort in world.facts.local:
+            each = "in each trace"
+        else:
+            continue
+        reasons.append(
+            f"networks see a separate vector for each '{sort}' {each} "
+            f"(inputs.{sort}.embedding = {seen.embedding})"
+        )
+    return tuple(reasons)

@@ -1,4 +1,4 @@
-"""A model: a theory, its data and trained networks, which can be asked, saved and loaded."""
+"""Trained models: ask them, apply them to other data, save and load them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from fotltn.decisions import rounded, threshold_of
-from fotltn.errors import DataError, FotError, MissingModuleError, renamed
+from fotltn.decisions import rounded
+from fotltn.errors import DataError, Diagnostic, FotError, MissingModuleError, Severity, renamed
 from fotltn.evaluation import Time
 from fotltn.grounding.facts import Facts
 from fotltn.grounding.frames import Source
 from fotltn.grounding.labels import Labels
 from fotltn.learn.fit import Epoch, FitResult
-from fotltn.learn.objective import predicted
 from fotltn.learn.store import below, read_folder, write_folder
 from fotltn.logic.check import CheckedTheory
 from fotltn.networks.grounding import Grounding
@@ -25,8 +24,10 @@ from fotltn.networks.parts import bias
 from fotltn.posterior.posterior import Posterior
 from fotltn.posterior.run import SamplingProgress
 from fotltn.project import sampled
-from fotltn.project.build import Built, assembled, completed, ground, made_modules, meaning
+from fotltn.project.build import Built, assembled, completed, ground, meaning
 from fotltn.project.config import Config, config_of
+from fotltn.project.modules import made_modules
+from fotltn.project.other_labels import read_labels
 from fotltn.project.stored import (
     check_widths,
     numbers_by_name,
@@ -36,12 +37,12 @@ from fotltn.project.stored import (
     versions,
 )
 from fotltn.project.toml import parse_toml
-from fotltn.project.world import World, device_of, read_labels, stated_tables
-from fotltn.semantics.config import PMean, Semantics, named
+from fotltn.project.world import World, device_of, stated_tables
+from fotltn.semantics.config import PMean, Semantics
 from fotltn.semantics.tables import Tables
 from fotltn.syntax.load import parse_theory
 
-if TYPE_CHECKING:  # what is asked of a model loads when it is: training needs none of it
+if TYPE_CHECKING:  # loaded only when a model is asked, because training does not need them
     import pyarrow as pa
 
     from fotltn.analysis.ask import Answer
@@ -50,36 +51,45 @@ if TYPE_CHECKING:  # what is asked of a model loads when it is: training needs n
     from fotltn.analysis.explain.explanation import Explanation
     from fotltn.analysis.metrics import Report, Scores
     from fotltn.analysis.over_time import TruthOverTime
-    from fotltn.analysis.ranking import Ranked
     from fotltn.analysis.satisfaction import Satisfaction
     from fotltn.analysis.truncation import End
-    from fotltn.analysis.violations import Counterexample, Violations
+    from fotltn.analysis.view import View
+    from fotltn.analysis.violations import Counterexample, Ranked, WorstCells
     from fotltn.posterior.doubts import Doubts
     from fotltn.project.apply import NewData
 
-#: What kind of folder a model is.
+#: The kind of folder that a model is saved in.
 KIND = "model"
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Model:
-    """Trained networks with everything that is needed to ask them.
+    r"""A trained model: the networks or worlds, with the theory and the names.
+
+    `fotltn.train` returns a model, and `fotltn.load_model` reads one from its folder.
 
     Args:
         config: the project.
-        world: theory, names and given data.
+        world: the theory, the names and the given data.
         grounding: the networks.
-        semantics: of the axioms.
+        semantics: the semantics of the axioms.
         history: the epochs of training.
         reason: why training ended.
         flips: the rate of flipped labels, if it was learned.
-        warnings: what was odd in training, such as a damaged checkpoint.
-        versions: of the programs that trained it, if they are known.
+        warnings: oddities of training, such as a damaged checkpoint.
+        versions: the versions of the programs that trained it, if known.
         trust: how far each axiom is trusted, if that was learned.
-        thresholds: of predicates, from which degree on a fact is true; 0.5 for others. What is
-            defined has none: it follows from the rest.
-        posterior: the worlds that were sampled, if the method was that; degrees are shares of them.
-        chosen: why the method is what it is, if the project left it open; not saved.
+        thresholds: the smallest degree that counts as true, by predicate; 0.5 for others. Defined
+            predicates have none, because they follow from the others.
+        posterior: the sampled worlds, if the method was "posterior"; degrees are shares of them.
+        chosen: the reason for the method, if the project left it open; not saved.
+
+    >>> import fotltn as fot
+    >>> theory = "sort car\npredicate Stop(car)\naxiom A: forall x. F Stop(x)"
+    >>> facts = {"predicate": ["Stop"], "arg1": ["ego"], "time": [0]}
+    >>> fot.train(theory, facts=facts, learn=["Stop"], training={"epochs": 2}).save("model")
+    >>> fot.load_model("model").predictions().num_rows
+    1
     """
 
     config: Config
@@ -99,7 +109,7 @@ class Model:
 
     @property
     def theory(self) -> CheckedTheory:
-        """The theory."""
+        """The checked theory."""
         return self.world.theory
 
     @property
@@ -114,28 +124,36 @@ class Model:
 
     @property
     def best_epoch(self) -> int:
-        """The number of the last epoch that was the best so far."""
+        """The number of the last epoch that improved on all epochs before it."""
         return max((e.number for e in self.history if e.best), default=0)
 
     @property
     def tables(self) -> Tables:
-        """The degrees of all predicates, computed once, and how they are decided."""
+        """The degrees of all predicates and how they are decided; computed once."""
         if self._tables is None:
             self.grounding.eval()
             with torch.no_grad():
-                self._tables = self.grounding()
+                self._tables = self.grounding.everywhere()
         how = self._tables.decisions
         if how is None or how.thresholds != self.thresholds:
             decisions = self.grounding.decisions(dict(self.thresholds))
             self._tables = replace(self._tables, decisions=decisions)
         return self._tables
 
-    def cells(self, axiom: str, *, threshold: float | None = None, end: End | None = None) -> Cells:
-        """An axiom at every binding and time; without an end, ends are as the project says."""
-        from fotltn.analysis.cells import cells_of
+    def view(self, tables: Tables | None = None) -> View:
+        """Return the theory over the predictions or other tables, with the project's ends."""
+        from fotltn.analysis.view import View
 
-        known, end = self.theory.axiom(axiom), end or self.config.end
-        return cells_of(known, self.tables, self.semantics, threshold, end=end)
+        texts = () if self.posterior is None else self.posterior.warnings
+        odd = (Diagnostic(text, severity=Severity.WARNING) for text in texts)
+        return View(
+            self.tables if tables is None else tables, self.semantics, end=self.config.end,
+            theory=self.theory, learned=self.grounding.open, warnings=(*self.facts.warnings, *odd),
+        )  # fmt: skip
+
+    def cells(self, axiom: str, *, threshold: float | None = None, end: End | None = None) -> Cells:
+        """Return an axiom's cells; by default, ends of traces are treated as the project says."""
+        return self.view().under(threshold=threshold, end=end).cells(axiom)
 
     @property
     def fixed(self) -> tuple[str, ...]:
@@ -143,24 +161,29 @@ class Model:
         return tuple(n for n in self.theory.signature.predicates if n not in self.grounding.open)
 
     def __getattr__(self, name: str) -> Any:
-        """What `fixed` was called in version 0.1.0."""
+        """Return `fixed` under its name in version 0.1.0."""
         return renamed(self, name, {"given": "fixed"})
 
     @property
+    def unlabelled(self) -> tuple[str, ...]:
+        """The learned predicates that have no labels."""
+        return tuple(n for n in self.grounding.learned if n not in self.world.stated.index)
+
+    @property
     def bias(self) -> tuple[str, ...]:
-        """In which ways training on parts of the data differs from training on all of it."""
+        """How training in batches differs from training on all data at once, in words."""
         batches = self.config.training.batches
         return () if batches is None else bias(batches, self.theory)
 
     @property
     def truth(self) -> Tables:
-        """Tables of what the facts state; what they do not state is false."""
+        """The stated facts as tables; facts that are not stated are false."""
         return stated_tables(self.world, self.grounding, self.dtype)
 
     # --- asking -----------------------------------------------------------------------------------
 
     def decided(self, *, threshold: float | None = None) -> Tables:
-        """Truth, as 1 and 0, in place of degrees, by the model's thresholds, or another one."""
+        """Return tables of 0 and 1 instead of degrees, by the model's thresholds or another."""
         return rounded(self.tables, threshold)
 
     def ask(
@@ -172,42 +195,35 @@ class Model:
         threshold: float | None = None,
         condition: str | None = None,
     ) -> Answer:
-        """The value of any formula, for each binding of its free variables.
+        """Evaluate a formula for each binding of its free variables.
 
-        With sampled worlds it is a probability: the share of worlds in which the formula is true.
+        With sampled worlds, the value is a probability: the share of worlds in which it is true.
 
         Args:
-            formula: its text.
+            formula: the text of the formula.
             at: a time point, or "all".
-            semantics: in place of the model's own, or of counting worlds.
-            threshold: for the crisp semantics, the degree from which on a fact is true; without,
-                the model's.
-            condition: a formula without free variables. In each trace, those worlds count in which
-                it is true at the first point.
+            semantics: a semantics to use instead of the model's, or instead of counting worlds.
+            threshold: for the crisp semantics, the smallest degree that counts as true; by default,
+                the model's thresholds.
+            condition: a formula without free variables. In each trace, only worlds count in which
+                it is true at the first time point.
 
         Raises:
-            FotError: a formula does not fit, no world obeys the condition, or there are no worlds.
+            FotError: a formula is wrong, no world obeys the condition, or there are no worlds.
         """
-        from fotltn.analysis.ask import ask
-
         if semantics is None and self.posterior is not None:
             return sampled.ask_worlds(self.posterior, formula, at=at, condition=condition)
         if condition is not None:
-            raise sampled.no_worlds("a condition chooses among sampled worlds", self.posterior)
-        other = named(semantics) if isinstance(semantics, str) else semantics
-        return ask(formula, self.tables, other or self.semantics, at=at, threshold=threshold)
+            raise sampled.no_worlds("a condition selects among sampled worlds", self.posterior)
+        return self.view().under(semantics=semantics, threshold=threshold).ask(formula, at=at)
 
     def satisfaction(self) -> Satisfaction:
-        """The degrees of all axioms."""
-        from fotltn.analysis.satisfaction import satisfaction
-
-        return satisfaction(self.theory, self.tables, self.semantics)
+        """Return the degrees of all axioms."""
+        return self.view().satisfaction()
 
     def truth_over_time(self, axiom: str) -> TruthOverTime:
-        """The truth of an axiom at every binding and time."""
-        from fotltn.analysis.over_time import truth_over_time
-
-        return truth_over_time(self.cells(axiom))
+        """Return the degrees of an axiom at every binding and time point."""
+        return self.cells(axiom).over_time()
 
     def why(
         self,
@@ -218,14 +234,14 @@ class Model:
         trace: str | int = 0,
         fixed: Collection[str] | None = None,
     ) -> Explanation:
-        """Why an axiom has its value at a binding and time, and what would change it.
+        """Explain the degree of an axiom in one cell, and find out what would change it.
 
         Args:
-            axiom: its name.
-            binding: the names of entities by variable.
+            axiom: the name of the axiom.
+            binding: the entity of each variable, by name.
             time: the time point.
-            trace: the name of the trace, or its number.
-            fixed: predicates whose facts stay as they are; without, those that are given.
+            trace: the name or number of the trace.
+            fixed: predicates whose facts must not change; by default, the given ones.
         """
         from fotltn.analysis.explain.explanation import why
 
@@ -247,19 +263,19 @@ class Model:
 
     def violations(
         self, axiom: str, *, top: int = 10, threshold: float | None = None, end: End | None = None
-    ) -> Violations:
-        """The violations of an axiom, then where it is weak, with their share of its error."""
+    ) -> WorstCells:
+        """Return the violations of an axiom, then weak cells, with their shares of its error."""
         return self.cells(axiom, threshold=threshold, end=end).worst(top)
 
     def worst(
         self, top: int = 10, *, threshold: float | None = None, end: End | None = None
     ) -> tuple[Ranked, ...]:
-        """The violations of all axioms, then what is weak, by their share of the error of all.
+        """Return the violations of all axioms, then weak cells, by their share of the total error.
 
-        The error of all axioms is the weighted mean of `(1 - value)^p`, with the p of ∀ (1 where
-        ∀ is no mean). An axiom's part in it is shared among its violations as its own error is.
+        The total error is the weighted mean of `(1 - value)^p` over axioms, with the p of ∀ (1 if ∀
+        is not a mean). An axiom's part of it is divided among its violations like its own error.
         """
-        from fotltn.analysis.ranking import ranked
+        from fotltn.analysis.violations import ranked
 
         how = self.semantics.forall
         p = how.p if isinstance(how, PMean) and not self.semantics.boolean else 1.0
@@ -274,30 +290,24 @@ class Model:
     def counterexample(
         self, axiom: str, *, threshold: float | None = None, end: End | None = None
     ) -> Counterexample | None:
-        """Where an axiom is false in two-valued logic."""
+        """Return a cell in which an axiom is false in two-valued logic, or None."""
         from fotltn.analysis.violations import counterexample
 
         return counterexample(self.cells(axiom, threshold=threshold, end=end))
 
     def audit(self, *, threshold: float | None = None, end: End | None = None) -> Audit:
-        """What the values of the axioms are worth."""
-        from fotltn.analysis.audit import audit
-
-        stated = self.world.stated
-        unknown = [n for n in self.grounding.learned if n not in stated.index]
-        return audit(
-            self.theory, self.tables, self.semantics, learned=self.grounding.open,
-            labels=self.truth if stated.total else None, unknown=unknown, threshold=threshold,
-            end=end or self.config.end,
-        )  # fmt: skip
+        """Audit the axioms: find out what their degrees are worth."""
+        labels = self.truth if self.world.stated.total else None
+        view = self.view().under(threshold=threshold, end=end)
+        return view.audit(labels, self.unlabelled)
 
     def metrics(
         self, facts: Iterable[Source] | None = None, *, threshold: float | None = None
     ) -> Report | None:
-        """How good predictions are: of the facts held back for testing, or of those given.
+        """Measure how good predictions are on the facts held back for testing, or on other facts.
 
         Returns:
-            None if no facts are given, and none were held back.
+            None if no facts are given and none were held back.
         """
         labels = self.world.test
         if facts is not None:
@@ -305,55 +315,50 @@ class Model:
         return None if labels is None or not labels.total else self.score(labels, threshold)
 
     def score(self, labels: Labels, threshold: float | None = None) -> Report:
-        """How good predictions of labelled facts are; accuracy is that of what is decided."""
-        from fotltn.analysis.metrics import report
+        """Measure how good predictions of labelled facts are; accuracy refers to decisions."""
+        from fotltn.project.scored import scored_facts
 
-        truths = predicted(labels, self.decided(threshold=threshold))
-        limits = {n: threshold_of(self.tables, n, threshold) for n in truths}
-        decided = {n: truth.cpu().numpy() for n, truth in truths.items()}
-        return report(self.scores(labels), decided=decided, thresholds=limits)
+        return scored_facts(self.tables, labels, threshold).report()
 
     def scores(self, labels: Labels | None = None) -> Scores:
-        """Truth and predicted degree of labelled facts, by predicate; else of the test facts.
+        """Return the labels and predicted degrees of labelled facts, by default of test facts.
 
-        Metrics and plots are made of them.
+        Metrics and plots are computed from them.
         """
         labels = self.world.test if labels is None else labels
         if labels is None:
             return {}
-        degrees = predicted(labels, self.tables)
-        return {
-            n: ((truth >= 0.5).cpu().numpy(), degrees[n].cpu().numpy())
-            for n, truth in labels.truth.items()
-            if len(truth)
-        }
+        from fotltn.project.scored import scores_of
+
+        return scores_of(self.tables, labels)
 
     def predictions(
-        self, predicates: Sequence[str] | None = None, *, decide: bool = False
+        self, predicates: Sequence[str] | None = None, *, decide: bool = False, named: bool = False
     ) -> pa.Table:
-        """The degrees of predicates as a table of facts; without names, of what is learned.
+        """Return the degrees of predicates as a table of facts; by default, of learned predicates.
 
         Args:
-            predicates: by name; also functions, whose values are in a column of their own.
-            decide: true and false (1 and 0) in place of degrees, by the model's thresholds.
+            predicates: the names of predicates, and of functions, whose values get a column.
+            decide: return decisions (1 and 0) instead of degrees, by the model's thresholds.
+            named: name the trace of each row even if there is only one trace.
         """
         from fotltn.analysis.predictions import predictions
 
         tables = self.decided() if decide else self.tables
         learned = (*self.grounding.open, *self.config.functions)
-        return predictions(tables, predicates or learned)
+        return predictions(tables, predicates or learned, named=named)
 
     def doubts(self) -> Doubts:
-        """All labels that worlds were sampled with, the probably wrong ones first.
+        """Return all labels that worlds were sampled with, those that are probably wrong first.
 
         Raises:
-            DataError: there are no worlds.
+            DataError: the model has no sampled worlds.
         """
         from fotltn.posterior.doubts import doubts
         from fotltn.project.problem import problem_of
 
         if self.posterior is None:
-            raise sampled.no_worlds("labels are doubted by sampled worlds", None)
+            raise sampled.no_worlds("doubts about labels come from sampled worlds", None)
         problem = problem_of(assembled(self.config, self.world, self.grounding))
         return doubts(self.posterior, problem.labels, said=problem.said())
 
@@ -367,25 +372,24 @@ class Model:
         evidence: bool = False,
         on_sweep: Callable[[SamplingProgress], None] | None = None,
     ) -> Model:
-        """The same networks over other data: other entities, traces and lengths.
+        """Apply the model to other data, with other entities, traces and lengths.
 
-        Features are centred, scaled and encoded as they were for training, never by the new data.
-        Labels among the new facts are for testing: `model.apply(data).metrics()`. A posterior
-        samples worlds of the new data, by the prior, the rates and the networks that it has
-        learned.
+        Features are centred, scaled and encoded as in training, never by the new data. Labels among
+        the new facts are for testing: `model.apply(data).metrics()`. A posterior samples worlds of
+        the new data, with the prior, rates and networks that it has learned.
 
         Args:
-            data: what `fotltn.read` gives; a folder with the tables that the project names; a file
-                or a data frame, if it names one; several in their order; or tables by these names.
-                Columns of what is learned may be missing.
-            horizon: the number of time points of every trace; without it, what the data have.
-                After the last row, networks over static features answer, and those over features
-                that change if the project says `beyond = "last"`.
-            evidence: of a posterior: labels among the new facts are evidence, and no tests.
-            on_sweep: is told of every sweep over new worlds.
+            data: tables that `fotltn.read` returned; a folder with the tables that the project
+                names; one file or data frame, or several in order; or a mapping from these names to
+                tables. Columns of learned predicates may be missing.
+            horizon: the number of time points of every trace; by default, as in the data. After the
+                last row, networks over static features still answer; networks over features that
+                change do so only if the project sets `beyond = "last"`.
+            evidence: with a posterior, use labels among the new facts as evidence, not for testing.
+            on_sweep: a function to call after every sweep over the new worlds.
 
         Raises:
-            DataError: the data do not fit, or the model can answer for its own data only.
+            DataError: the data do not fit, or the model can be applied only to its own data.
         """
         from fotltn.project.apply import moved
 
@@ -401,18 +405,17 @@ class Model:
             self, config=config, world=world, grounding=grounding, posterior=posterior, _tables=None
         )
 
-    # --- keeping ----------------------------------------------------------------------------------
+    # --- saving -----------------------------------------------------------------------------------
 
     def save(self, path: Path | str) -> None:
-        """Write the model as one folder; it replaces a model that is there, at once.
+        """Save the model as one folder; an earlier model there is replaced in one step.
 
-        With it goes a card for people, `README.md`, which nothing reads back.
-
-        Of modules of your own the weights are written, and the name of the class, but no code:
-        `load_model` takes the modules.
+        The folder includes a card for people, `README.md`, which is never read back. For your own
+        PyTorch modules, it holds the weights and the name of the class, but no code: pass the
+        modules to `load_model`.
 
         Raises:
-            DataError: there is something else in that place, or it cannot be written.
+            DataError: the path holds something else, or cannot be written.
         """
         from fotltn.project.model_folder import pack_model
 
@@ -420,7 +423,7 @@ class Model:
 
 
 def model_of(built: Built, outcome: FitResult | None = None) -> Model:
-    """The model that training gave, or that there is before training."""
+    """Return the model that training produced, or the model before training."""
     model = Model(built.config, built.world, built.task.grounding, built.semantics)
     model.chosen = built.chosen
     if outcome is not None:
@@ -431,36 +434,27 @@ def model_of(built: Built, outcome: FitResult | None = None) -> Model:
     return model
 
 
-def sampled_model(built: Built, outcome: sampled.Sampled) -> Model:
-    """The model that sampling gave."""
-    model = model_of(built)
-    model.posterior, model.warnings = outcome.posterior, outcome.warnings
-    model.reason, model.versions = outcome.reason, versions()
-    return model
-
-
 def load_model(
     path: Path | str,
     *,
     device: str | None = None,
     modules: Mapping[str | tuple[str, ...], Any] | None = None,
 ) -> Model:
-    """Read a model; nothing in it is executed.
+    """Load a model from its folder; no code in it is executed.
 
     Args:
-        path: its folder.
-        device: what computes. Without it, what the model was trained on, or, where there is no
-            such device, the CPU.
-        modules: modules and functions of your own, by what `train` had them for: a predicate,
-            several, a function of the theory, or the sort that an encoder is of. A class that
-            takes no arguments will do; the weights are the model's.
+        path: the folder.
+        device: the device to compute on; by default, that of training or, if missing, the CPU.
+        modules: your own PyTorch modules and functions, under the keys that `train` had them: a
+            predicate, a tuple of predicates, a function of the theory, or the sort of an encoder. A
+            class without required arguments is enough, because the model provides the weights.
 
     Raises:
-        DataError: it is no model, is damaged, was written by another version, or lacks a module.
+        DataError: the folder is not a model of this version, is damaged, or needs a module.
     """
     at_hand = made_modules(modules or {})
     tensors, documents = read_folder(path, kind=KIND)
-    texts: dict[str, Any] = dict(documents)
+    texts: dict[str, Any] = documents
     try:
         config = config_of(parse_toml(texts["project.toml"], f"{path}/project.toml"), Path(path))
         config = placed(config, device)
@@ -490,10 +484,10 @@ def load_model(
         raise
     except FotError as error:
         if any(d.span is not None for d in error.diagnostics):
-            raise  # it says where
+            raise  # the message already names the place
         reason = error.diagnostics[0].message
     except (KeyError, IndexError) as error:
         reason = f"no {error}"
     except (TypeError, ValueError, AttributeError, RuntimeError, OverflowError) as error:
         reason = " ".join(str(error).split())[:300]
-    raise DataError(f"the model '{path}' does not fit together: {reason}")
+    raise DataError(f"the parts of the model '{path}' do not fit together: {reason}")

@@ -1,4 +1,4 @@
-"""What the folder of a model holds: tensors and documents."""
+"""The contents of a model's folder: tensors and documents."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from fotltn.syntax.show import show_theory
 if TYPE_CHECKING:
     from fotltn.analysis.metrics import Report
 
-_HEAD = "# The settings that made this model, written out in full.\n\n"
+_HEAD = "# All settings of this model, including defaults.\n\n"
 
 
 class Packed(Described, Protocol):
-    """What is packed: a model."""
+    """The parts of a model that are packed."""
 
     trust: Mapping[str, float] | None
     thresholds: Mapping[str, float]
 
     def metrics(self) -> Report | None:
-        """How good predictions of test facts are."""
+        """Measure how good predictions of test facts are."""
 
 
 def pack_model(model: Packed) -> tuple[dict[str, Tensor], dict[str, Document]]:
-    """All that `load_model` reads, and a card for people."""
+    """Return everything that `load_model` reads, and a card for people."""
     tensors, domain = pack_world(model.world)
     tensors |= {f"weights/{n}": t for n, t in model.grounding.state_dict().items()}
     metrics = model.metrics()

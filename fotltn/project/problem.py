@@ -1,4 +1,4 @@
-"""What a project asks of worlds: its theory, what is given, labels and how far they are trusted."""
+"""Turn a project into a sampling problem: theory, given facts, labels and rates of wrong labels."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from fotltn.project.config import Config
 from fotltn.project.world import World
 from fotltn.syntax.theory import PredicateDecl
 
-#: The logarithm of the odds that something is true of who is not there.
+#: The log-odds of a fact about an entity that is not present.
 _ABSENT = -40.0
 
-#: Probabilities that a detector gives are cut off here.
+#: Probabilities from a detector are kept this far from 0 and 1.
 _SURE = 1e-9
 
 
 def problem_of(built: Built) -> Problem:
-    """What a project samples from.
+    """Return the sampling problem of a project.
 
     Raises:
-        DataError: rates do not fit.
+        DataError: the rates of wrong labels contradict each other.
     """
     return asked_of(
         built.config, built.world, built.task.grounding, built.task.split()[0],
@@ -45,10 +45,10 @@ def problem_of(built: Built) -> Problem:
 def asked_of(
     config: Config, world: World, grounding: Grounding, labels: Labels, theory: CheckedTheory
 ) -> Problem:
-    """What is sampled from, of its parts.
+    """Build a sampling problem from its parts.
 
     Raises:
-        DataError: rates do not fit.
+        DataError: the rates of wrong labels contradict each other.
     """
     labels, logits = _evidence(config, labels, grounding)
     for name, there in _presence(world, grounding).items():
@@ -67,7 +67,7 @@ def asked_of(
 
 
 def moved_problem(config: Config, world: World, grounding: Grounding, carried: Carried) -> Problem:
-    """What is sampled from other data than those that were learned from, by what was learned.
+    """Return the sampling problem of other data, with the weights and rates that were learned.
 
     There may be no labels.
     """
@@ -81,7 +81,7 @@ def moved_problem(config: Config, world: World, grounding: Grounding, carried: C
 
 
 def _theory(objective: Objective, theory: CheckedTheory) -> CheckedTheory:
-    """The theory that worlds obey, with the weights that the project gives to axioms."""
+    """Return the theory that worlds obey, with the weights that the project gives to axioms."""
     if objective.axioms == "none":
         return replace(theory, axioms=())
     weights = {n: schedule.at(math.inf) for n, schedule in objective.axiom_weights.items()}
@@ -94,7 +94,7 @@ def _weighed(theory: CheckedTheory, weights: Mapping[str, float]) -> CheckedTheo
 
 
 def _rates(config: Config, name: str) -> NoiseRates | None:
-    """How often labels of a predicate are wrong; None if that is learned."""
+    """Return how often labels of a predicate are wrong; None if that is to be learned."""
     objective = config.objective
     missed, invented = objective.rate("missed", name), objective.rate("invented", name)
     if missed is None and invented is None:
@@ -104,8 +104,8 @@ def _rates(config: Config, name: str) -> NoiseRates | None:
         if not {missed, invented} <= {"learned", None}:
             raise config.error(
                 ("objective", "missed" if missed == "learned" else "invented"),
-                f"of '{name}', one rate is learned, and the other is given",
-                "both are learned, or both are given",
+                f"'{name}' has one rate that is learned and one that is given",
+                "learn both, or give both",
             )
         return None
     flips = objective.flips
@@ -115,7 +115,7 @@ def _rates(config: Config, name: str) -> NoiseRates | None:
 def _evidence(
     config: Config, labels: Labels, grounding: Grounding
 ) -> tuple[Labels, dict[str, Tensor]]:
-    """Labels, and what detectors say beside them, as logarithms of odds."""
+    """Return the labels, and the log-odds from detectors."""
     told = {n: unsure(labels.truth[n]) for n in config.objective.evidence if n in labels.truth}
     logits = {}
     for name, mask in told.items():
@@ -131,7 +131,7 @@ def _evidence(
 
 
 def _presence(world: World, grounding: Grounding) -> dict[str, Tensor]:
-    """For predicates that are drawn, and whose entities come and go, where all these are there."""
+    """Return masks of present arguments, for drawn predicates whose entities come and go."""
     masks = {}
     for name in grounding.marginals:
         decl = grounding.signature.predicates[name]
@@ -143,7 +143,7 @@ def _presence(world: World, grounding: Grounding) -> dict[str, Tensor]:
 
 
 def presence(world: World, decl: PredicateDecl) -> Tensor | None:
-    """Where all arguments of a predicate are there; None if all always are."""
+    """Return a mask of the cells in which all arguments are present; None if they always are."""
     fixed, result = world.fixed, None
     for place, sort in enumerate(decl.sorts):
         mask = fixed.present.get(sort)

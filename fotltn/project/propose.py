@@ -1,4 +1,4 @@
-"""A project for tables that nobody has described: what they look like, to begin with."""
+"""Propose a project for tables that nobody has described, from what the tables look like."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from fotltn.project.proposed_table import (
 )
 from fotltn.project.table_columns import Clocked, Role, TableColumn, step_sizes, unique
 
-_MOST, _SOME = 0.9, 0.5  # of words that are names of entities, so that a column names these
+_MOST, _SOME = 0.9, 0.5  # share of words that must be entity names for a column to name entities
 
 
 @dataclass(slots=True, eq=False)
@@ -37,12 +37,15 @@ class Proposal:
     """A project that fits tables.
 
     Args:
-        tables: the one with the labels first.
-        rules: axioms that hold on the labels, with how often.
-        step: of time stamps, or of numbers that begin far from 0; None for numbers of steps.
-        origin: when the first step begins; None for the earliest time, cut off to the unit.
+        tables: the tables, the one with the labels first.
+        rules: axioms that hold on the labels, and how often.
+        step: the length of a step, for time stamps or for numbers that start far from 0; None for
+            step numbers.
+        origin: the time at which the first step begins; None for the earliest time, rounded down to
+            the unit of the step.
         local: whether the entities of the first table belong to one trace each.
-        split: the table that says what traces are for, and its columns of traces and of parts.
+        split: the table that assigns traces to training and testing, with its columns of traces and
+            parts.
     """
 
     tables: list[ProposedTable]
@@ -59,31 +62,31 @@ class Proposal:
 
     @property
     def sorts(self) -> list[str]:
-        """All sorts, those of the first tables first."""
+        """All sorts, in the order of the tables."""
         named = [s for t in self.tables if not t.note for s in (t.sort, *t.sorts.values())]
         return list(dict.fromkeys(s for s in named if s))
 
     def as_dict(self) -> dict[str, object]:
-        """The roles of columns for machines."""
+        """Return the roles of columns as plain data."""
         first, *others = self.tables
         more = {"tables": [t.as_dict() for t in others]} if others else {}
         return {**first.as_dict(), **more, "rules": [rule._asdict() for rule in self.rules]}
 
 
 def propose(paths: Path | Sequence[Path], learn: Collection[str] = ()) -> Proposal:
-    """Look at tables, and say what their columns may be.
+    """Look at tables and propose what their columns mean.
 
     Args:
-        paths: CSV, TSV or Parquet. A row is about an entity, or an entity at a time; of several
-            tables, others may be of entities, of relations between them, or of events.
-        learn: the columns that are to be predicted; without them, those that have gaps.
+        paths: CSV, TSV or Parquet files. A row is about an entity, or an entity at a time; further
+            tables may hold entities, relations between them, or events.
+        learn: the columns to predict; by default, those with empty cells.
 
     Raises:
         DataError: a table cannot be read, or there is nothing to learn.
     """
     listed = [paths] if isinstance(paths, Path) else list(paths)
     if twice := [p.name for p in listed if [q.name for q in listed].count(p.name) > 1]:
-        raise DataError(f"two tables are called '{twice[0]}'; a project needs different names")
+        raise DataError(f"two tables are named '{twice[0]}'; a project needs different names")
     tables = [read_table(path) for path in listed]
     known = [c.name for t in tables for c in t.columns]
     for name in learn:
@@ -118,7 +121,7 @@ def propose(paths: Path | Sequence[Path], learn: Collection[str] = ()) -> Propos
 def _labelled(
     tables: Sequence[ProposedTable], learn: Collection[str], keys: dict[int, RowKeys | None]
 ) -> ProposedTable:
-    """The table with the labels: what is to be learned, or has gaps, or is true or false at all."""
+    """Return the table with the labels: columns to learn, then gaps, then any true or false."""
 
     def rank(table: ProposedTable) -> tuple[bool, ...]:
         truths = [c for c in table.columns if c.is_truth]
@@ -129,7 +132,7 @@ def _labelled(
             bool(truths),
         )
 
-    best = max(tables, key=rank)  # of equals the first
+    best = max(tables, key=rank)  # the first among equals
     if not rank(best)[-1] and not rank(best)[0]:
         raise no_truth([t.path for t in tables])
     return best
@@ -137,7 +140,7 @@ def _labelled(
 
 @dataclass(slots=True, eq=False)
 class _Sort:
-    """Entities that several tables may speak of: what columns with their names are called."""
+    """Entities that several tables may mention, with the names of the columns that name them."""
 
     name: str
     heads: set[str]
@@ -145,7 +148,7 @@ class _Sort:
 
 
 class _Joined:
-    """Several tables, which name the same entities."""
+    """Several tables that mention the same entities."""
 
     def __init__(
         self, tables: list[ProposedTable], keys: Sequence[RowKeys | None], learn: Collection[str]
@@ -166,7 +169,7 @@ class _Joined:
                 self.origin -= self.origin % step_sizes(self.step)[0]
 
     def proposal(self) -> Proposal:
-        """What the tables are."""
+        """Return what the tables mean."""
         taken = {sort.name for sort in self.sorts}
         proposal = Proposal(self.tables, step=self.step)
         if self.time is not None and self.time.origin is not None:
@@ -185,7 +188,7 @@ class _Joined:
     # --- what tables share ----------------------------------------------------------------------
 
     def _shared_traces(self) -> set[str]:
-        """The names of traces; a column that is a trace in one table is none of entities."""
+        """Return the names of traces; a trace column does not name entities in other tables."""
         columns = [k.trace for k in self.keys if k is not None and k.trace is not None]
         heads = {c.name for c in columns}
         for number, keys in enumerate(self.keys):
@@ -194,12 +197,12 @@ class _Joined:
             if keys.time is not None and unique(keys.entity.codes, keys.time.steps):
                 self.keys[number] = RowKeys(None, keys.entity, keys.time)
         first = self.keys[0]
-        if first is None or first.trace is None:  # the project has one trace
+        if first is None or first.trace is None:  # the project has only one trace
             return set()
         return {first.trace.name, *first.trace.words}
 
     def _by_id(self, table: ProposedTable, keys: RowKeys | None) -> RowKeys | None:
-        """The keys of a table of entities: of several columns with names, what others name."""
+        """Choose the entity column of a table: the one whose words other tables use most."""
         if keys is None or keys.time is not None or keys.entity is None:
             return keys
         others = {
@@ -215,7 +218,7 @@ class _Joined:
         return RowKeys(max(plain, key=lambda c: len(others & {*c.words})), None, None)
 
     def _clocks(self) -> Iterator[Clocked]:
-        """Ways to count the times of all tables: that of the first one that has times."""
+        """Yield ways to count the times of all tables, from the first table that has times."""
         for table, keys in zip(self.tables, self.keys, strict=True):
             if keys is not None and keys.time is not None:
                 yield keys.time
@@ -226,22 +229,22 @@ class _Joined:
         if keys is None or (keys.entity is not None and self._is_trace(keys.entity)):
             return
         if keys.trace is not None and not self._is_trace(keys.trace):
-            return  # it takes two columns to tell rows apart: of a relation, or of events
+            return  # rows need two columns to be told apart, so this is a relation or events
         if keys.entity is None:
             stem = sort_name(table.path.stem)
             self.sorts.append(_Sort(stem, set(), {stem}))
             return
         others = [c for c in table.columns if c is not keys.entity and self._refers(c) is not None]
         if keys.time is not None and others and self._refers(keys.entity) is None:
-            return  # rows are about whom others know, and it says what happened
+            return  # rows are events that happen to entities of other tables
         words, head = set(keys.entity.words), keys.entity.name
         called = _singular(table) if keys.time is None else None
         near = [c for c in table.columns if c is not keys.entity and not c.is_number]
         known = words.union(*(s.names for s in self.sorts))
         files = {_singular(t) for t in self.tables}
-        if any({*c.words} <= known for c in near):  # a relation, rather
+        if any({*c.words} <= known for c in near):  # a relation rather than a table of entities
             called = None
-        elif sort_name(head) in files:  # as in a table of pumps with a column for the pump
+        elif sort_name(head) in files:  # such as the column `pump` when there is a table `pumps`
             called = sort_name(head)
         for sort in self.sorts:
             common, named = len(words & sort.names), _tokens(head) & _tokens(*sort.heads)
@@ -262,7 +265,7 @@ class _Joined:
         return inside >= (_SOME if named else _MOST) and (named or not column.is_number)
 
     def _refers(self, column: TableColumn) -> _Sort | None:
-        """The sort whose entities a column names, if there is one."""
+        """Return the sort whose entities a column names, or None."""
         if not column.words or column.is_truth or column.stamps is not None:
             return None
         best: tuple[float, _Sort] | None = None
@@ -277,7 +280,7 @@ class _Joined:
     # --- one table ------------------------------------------------------------------------------
 
     def _time_column(self, table: ProposedTable) -> TableColumn | None:
-        """The column of a table that goes by the clock of the first one."""
+        """Return the time column of a table that fits the clock of the first table, or None."""
         if self.time is None:
             return None
         head = self.time.column.name
@@ -288,7 +291,7 @@ class _Joined:
     def _settle(
         self, table: ProposedTable, keys: RowKeys | None, proposal: Proposal, taken: set[str]
     ) -> None:
-        """Say what a table is: of entities, of a relation, of events, of traces, or nothing."""
+        """Decide what a table holds: entities, a relation, events, traces, or nothing of use."""
         column = self._time_column(table)
         time: Clocked | None = None
         if column is not None:
@@ -296,12 +299,12 @@ class _Joined:
             assert steps is not None
             time = Clocked(column, self.step, steps)
         elif keys is not None and keys.time is not None:
-            return _leave(table, "its times are not those of the first table")
+            return _leave(table, "its times do not match those of the first table")
         trace = next((c for c in table.columns if self._is_trace(c)), None)
         if trace is not None and time is None:
             return self._settle_traces(table, trace, proposal)
         if trace is None and self.traces and time is not None:
-            return _leave(table, "its rows do not say which trace they are of")
+            return _leave(table, "its rows do not name their trace")
         refs = {
             c.name: sort
             for c in table.columns
@@ -324,14 +327,14 @@ class _Joined:
         elif named:
             self._happen(table, RowKeys(named[0], trace, time), refs[named[0].name].name, taken)
         else:
-            return _leave(table, "no column names entities, and none tells its rows apart")
+            return _leave(table, "no column names entities, and nothing tells its rows apart")
         for link in (c for c in named if not c.why):
             self._link(table, link, refs[link.name].name, taken)
         fill_roles(table, self.learn, taken)
         alone = not any(table.sort == s.name and len(s.heads) > 1 for s in self.sorts)
         said = (Role.GIVEN, Role.FEATURE, Role.CATEGORY, Role.LINK, Role.EVENTS)
         if alone and not table.links and not table.of(*said):
-            return _leave(table, "no column names entities of others, or says anything of its own")
+            return _leave(table, "no column links to another table or adds information")
         if not table.static and not table.links and not table.several:
             self._as_events(table, taken)
         return None
@@ -342,12 +345,12 @@ class _Joined:
         take(table, keys, sort, points, entities)
 
     def _settle_traces(self, table: ProposedTable, trace: TableColumn, proposal: Proposal) -> None:
-        """A table of traces may say which are for learning and which for testing."""
+        """Use a table of traces as the split if it assigns them to training and testing."""
         for column in (c for c in table.columns if is_split(c) and unique(trace.codes)):
             proposal.split = table, trace, column
             trace.role, trace.why = Role.TRACE, f"{len(trace.words):,} traces"
-            column.role, column.why = Role.SPLIT, "says what traces are for"
-        _leave(table, "a row is about a trace" + ", for the split alone" * bool(proposal.split))
+            column.role, column.why = Role.SPLIT, "assigns traces to training or testing"
+        _leave(table, "its rows are about traces" + ", for the split only" * bool(proposal.split))
 
     def _relate(
         self,
@@ -357,19 +360,19 @@ class _Joined:
         refs: dict[str, _Sort],
         taken: set[str],
     ) -> None:
-        """A table whose rows are about two entities."""
+        """Describe a table whose rows are about two entities."""
         self._take(table, keys, refs[named[0].name].name)
         table.presence, table.arguments = False, (named[0], named[1])
         for column in table.arguments:
             table.sorts[column.name] = refs[column.name].name
             column.role, column.why = Role.LINK, f"of sort {refs[column.name].name}"
         for column in named[2:]:
-            column.why = "a relation is of two entities"
+            column.why = "a relation links only two entities"
         if not any(c.is_truth for c in table.columns):
             table.links[symbol_name(table.path.stem.split(".")[0], taken)] = table.arguments
 
     def _happen(self, table: ProposedTable, keys: RowKeys, sort: str, taken: set[str]) -> None:
-        """A table with several rows about the same: events."""
+        """Describe a table of events: several rows about the same entity and time."""
         self._take(table, keys, sort)
         table.presence, table.several = False, True
         kinds = [c for c in table.columns if not c.why and not c.is_number and not c.is_truth]
@@ -382,7 +385,7 @@ class _Joined:
             table.links[symbol_name(table.path.stem.split(".")[0], taken)] = (keys.entity,)  # type: ignore[assignment]
 
     def _as_events(self, table: ProposedTable, taken: set[str]) -> None:
-        """Rows that are few, and have words alone, are events, too."""
+        """Treat a sparse table that holds only words as events."""
         words = table.of(Role.CATEGORY)
         few = 4 * table.rows < table.entities * (int(table.steps.max()) + 1)  # type: ignore[union-attr]
         said = table.of(Role.FEATURE, Role.GIVEN, Role.LEARNED)
@@ -393,7 +396,7 @@ class _Joined:
         table.events = {word: symbol_name(word, taken) for word in words[0].words}
 
     def _link(self, table: ProposedTable, column: TableColumn, sort: str, taken: set[str]) -> None:
-        """A column that names an entity of another table."""
+        """Describe a column that names an entity of another table."""
         column.role, column.why = Role.LINK, f"of sort {sort}"
         table.sorts[column.name] = sort
         entity = table.of(Role.ENTITY)
@@ -403,7 +406,7 @@ class _Joined:
     # --- all tables -----------------------------------------------------------------------------
 
     def _cover(self) -> None:
-        """Say where entities come and go, and where features lack values."""
+        """Find out where entities come and go, and where features lack values."""
         lengths = [int(t.steps.max()) + 1 for t in self.tables if t.steps is not None]
         points = max(lengths, default=1)
         taken: dict[str, set[str]] = {}
@@ -419,7 +422,7 @@ class _Joined:
             seen = taken.setdefault(table.sort if entity else table.file, set())
             for column in table.of(Role.FEATURE, Role.CATEGORY):
                 if column.name in seen:
-                    column.role, column.why = Role.UNUSED, "another table has it"
+                    column.role, column.why = Role.UNUSED, "already in another table"
                 seen.add(column.name)
 
 
@@ -430,11 +433,11 @@ def _leave(table: ProposedTable, why: str) -> None:
 
 
 def _singular(table: ProposedTable) -> str | None:
-    """What the entities of a table are called, if its name says that there are several."""
+    """Return the singular of a table's name if it is a plural, as the name of its entities."""
     stem = table.path.stem.split(".")[0]
     return sort_name(stem[:-1]) if re.fullmatch(r"[A-Za-z]{2,}[^sS][sS]", stem) else None
 
 
 def _tokens(*names: str) -> set[str]:
-    """The words that names are made of."""
+    """Return the words that names are made of."""
     return {part.lower() for name in names for part in re.split(r"\W+|_", name) if len(part) > 2}

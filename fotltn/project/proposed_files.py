@@ -1,4 +1,4 @@
-"""The files of a project that is proposed for tables: its theory and its settings, as text."""
+"""Write the files of a proposed project: its theory and its settings."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from fotltn.project.proposed_table import WORDS, ProposedTable
 from fotltn.project.table_columns import Role, TableColumn
 from fotltn.syntax.load import parse_theory
 
-_FEW = 5  # entities that are too few to hold some back
+_FEW = 5  # with fewer entities, none are held back for testing
 
 
 def theory_text(proposal: Proposal) -> str:
-    """The theory that is proposed."""
+    """Return the text of the proposed theory."""
     files = [t.file for t in proposal.tables if not t.note]
-    lines = [f"# What the columns of {_listed(files)} state, and what is known of it.", ""]
+    lines = [f"# What {_listed(files)} state, and rules that hold on the labels.", ""]
     lines += [f"sort {', '.join(proposal.sorts)}"]
     for table in proposal.tables:
         if declared := list(_declared(table)):
             lines += ["", *([f"# {table.file}"] if len(files) > 1 else []), *declared]
     lines += [
         "",
-        "# Rules that hold on the labels. Keep what is true, and add what you know. What has no",
-        "# exception is a law: make it a `hard axiom`.",
+        "# Rules that hold on the labels. Keep those that are true, and add what you know. If a",
+        "# rule has no exceptions, make it a `hard axiom`.",
     ]
     lines += [f"axiom {name}: {text}   # {why}" for name, text, why in proposal.rules]
     if not proposal.rules:
@@ -35,7 +35,7 @@ def theory_text(proposal: Proposal) -> str:
         atom = f"{table.of(Role.LEARNED)[0].symbol}({', '.join(variables)})"
         body = atom if table.static else f"{atom} -> WX {atom}"
         example = always(body, *variables, here=table.presence)
-        lines.append("# None was found. A rule looks like this:")
+        lines.append("# No rule was found. A rule looks like this:")
         lines.append(f"# axiom {'All' if table.static else 'Stays'}: {example}")
     text = "\n".join(lines) + "\n"
     check(parse_theory(text))
@@ -43,7 +43,7 @@ def theory_text(proposal: Proposal) -> str:
 
 
 def _declared(table: ProposedTable) -> Iterator[str]:
-    """The predicates that a table states."""
+    """Yield the declarations of the predicates that a table states."""
     static = "static " if table.static else ""
     named = table.sorts_of(table.arguments) if table.arguments else (table.sort,)
     for column in table.of(Role.GIVEN, Role.LEARNED):
@@ -60,33 +60,33 @@ def _declared(table: ProposedTable) -> Iterator[str]:
 
 
 def project_text(proposal: Proposal, folder: str | None) -> str:
-    """The settings that are proposed, for tables in the project or in another folder."""
+    """Return the text of the proposed settings, for tables in the project or in another folder."""
     main, tables = proposal.main, [t for t in proposal.tables if not t.note]
     learned = [c for t in tables for c in t.of(Role.LEARNED)]
     files = _listed(t.file for t in proposal.tables)
     whose = "its" if len(proposal.tables) == 1 else "their"
-    lines = [f"# A project for {files}, proposed by {whose} columns. Look at every line."]
-    lines += ["", _said('method = "auto"', "by gradients; with hard axioms, by sampled worlds")]
+    lines = [f"# A project for {files}, proposed from {whose} columns. Check every line."]
+    lines += ["", _said('method = "auto"', "gradients or, with hard axioms, sampled worlds")]
     lines += ["", "[theory]", 'file = "theory.fot"', "", "[data]"]
     if folder is not None:
         lines += [f"folder = {_text(folder)}"]
     if proposal.step is not None:
         step = proposal.step if proposal.step.isdecimal() else _text(proposal.step)
-        begin = "from the earliest on" if proposal.origin is None else "from the origin on"
-        lines += [_said(f"step = {step}", f"of times, {begin}")]
+        begin = "from the earliest time" if proposal.origin is None else "from the origin"
+        lines += [_said(f"step = {step}", f"the length of a step, counted {begin}")]
         if proposal.origin is not None:
             lines += [_said(f"origin = {_text(proposal.origin)}", "when the first step begins")]
     if proposal.local:
         said = f"every trace has its own {main.sort}s"
         lines += [_said(f"local = [{_text(main.sort)}]", said)]
     if proposal.split is None and (not any(c.gaps for c in learned) or _many(learned)):
-        lines += [_said("train = 0.8", "the share of labels to learn from; the others test")]
+        lines += [_said("train = 0.8", "the share of labels to learn from; test on the others")]
         if main.entities >= _FEW and not main.arguments:
             lines += [_said('by = "entities"', "test on entities that training does not see")]
             several = [t for t in tables if t.sort != main.sort]
             lines += [f"sort = {_text(main.sort)}"] if several else []
         elif main.of(Role.TIME):
-            lines += [_said('by = "time"', "test on the latest times")]
+            lines += [_said('by = "time"', "test on the latest time points")]
     for table in tables:
         lines += ["", *_wide(table)]
     for table in (t for t in proposal.tables if t.note):
@@ -96,15 +96,15 @@ def project_text(proposal: Proposal, folder: str | None) -> str:
     lines += list(_inputs(proposal))
     lines += ["", "[predicates]", *(f'{c.symbol} = "auto"' for c in learned)]
     lines += ["", "[objective]", 'facts = "cross-entropy"', 'together = "sum"']
-    lines += ['axioms = "log"', _said("weight = 0.3", "of the axioms, beside the facts")]
+    lines += ['axioms = "log"', _said("weight = 0.3", "of the axioms, relative to the facts")]
     lines += ["", "[training]", "epochs = 300", "rate = 0.01"]
-    lines += [_said("validation = 0.1", "the share of labels that says when to stop")]
-    lines += [_said("patience = 30", "epochs without improvement, then it stops")]
+    lines += [_said("validation = 0.1", "the share of labels that decides when to stop")]
+    lines += [_said("patience = 30", "stop after so many epochs without improvement")]
     return "\n".join(lines) + "\n"
 
 
 def _features(table: ProposedTable) -> list[TableColumn]:
-    """What networks see: also what is given of every row, and entities that are few."""
+    """Return the columns that networks see, including given predicates and links with few words."""
     if table.several or table.arguments:
         return []
     known = [c for c in table.of(Role.GIVEN) if not c.gaps]
@@ -113,7 +113,7 @@ def _features(table: ProposedTable) -> list[TableColumn]:
 
 
 def _wide(table: ProposedTable) -> Iterator[str]:
-    """What a project says of one table."""
+    """Yield the settings of one table."""
     one = {role: table.of(role) for role in Role}
     yield "[[data.wide]]"
     yield f"file = {_text(table.file)}"
@@ -121,7 +121,7 @@ def _wide(table: ProposedTable) -> Iterator[str]:
     if table.arguments:
         yield _said(f"entity = {_text(table.arguments[0].name)}", table.arguments[0].why)
     elif not one[Role.ENTITY]:
-        yield _said(f"entity = {_text(f'={table.sort}')}", "what all rows are about")
+        yield _said(f"entity = {_text(f'={table.sort}')}", "the entity that all rows are about")
     for key, role in (("entity", Role.ENTITY), ("time", Role.TIME), ("trace", Role.TRACE)):
         yield from (_said(f"{key} = {_text(c.name)}", c.why) for c in one[role])
     truths = [] if table.several else [*one[Role.GIVEN], *one[Role.LEARNED]]
@@ -140,7 +140,7 @@ def _wide(table: ProposedTable) -> Iterator[str]:
     if empty := [c for c in features if c.gaps or table.gaps]:
         filled = _text("mean" if table.static else "last")
         columns = ", ".join(f"{_text(c.name)} = {filled}" for c in empty)
-        yield _said(f"missing = {{ {columns} }}", "what empty cells are seen as")
+        yield _said(f"missing = {{ {columns} }}", "how to fill empty cells")
     if table.presence:
         yield _said('presence = "Here"', "true where there is a row")
     yield from (f"# not used: {_text(c.name)} ({c.why})" for c in one[Role.UNUSED])
@@ -150,7 +150,7 @@ def _wide(table: ProposedTable) -> Iterator[str]:
 
 
 def _measures(table: ProposedTable) -> Iterator[str]:
-    """Predicates that rows make true: events, relations, and links to other tables."""
+    """Yield predicates that rows make true: events, relations, and links to other tables."""
     for column in table.of(Role.EVENTS):
         for word, symbol in table.events.items():
             how = f"column = {_text(column.name)}, among = [{_text(word)}], only_true = true"
@@ -176,7 +176,7 @@ def _split(table: ProposedTable, trace: TableColumn, column: TableColumn) -> Ite
 
 
 def _inputs(proposal: Proposal) -> Iterator[str]:
-    """What networks see of a sort beside the features of its own tables."""
+    """Yield what networks see of each sort in addition to its features."""
     tables = [t for t in proposal.tables if not t.note]
     seen = {t.sort for t in tables if _features(t)}
     moving = {t.sort for t in tables if _features(t) and not t.static}
@@ -196,9 +196,9 @@ def _inputs(proposal: Proposal) -> Iterator[str]:
             yield ""
             yield f"[inputs.{sort}]"
         if near:
-            yield _said(f"neighbours = {_list(near)}", "networks see their features, too")
+            yield _said(f"neighbours = {_list(near)}", "networks also see their features")
         if sort in moving:
-            yield _said('# encoder = "gru"', "lets networks see what went before")
+            yield _said('# encoder = "gru"', "lets networks see earlier time points")
 
 
 def _said(setting: str, comment: str) -> str:
@@ -211,7 +211,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _many(columns: Iterable[TableColumn]) -> bool:
-    """Whether there are labels enough to hold some back."""
+    """Return whether there are enough labels to hold some back."""
     return all((c.codes >= 0).sum() >= 50 for c in columns)
 
 

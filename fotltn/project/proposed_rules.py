@@ -1,4 +1,4 @@
-"""Rules that hold on the labels of tables beyond chance, as a beginning of a theory."""
+"""Propose rules that hold on the labels of tables more often than chance."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fotltn.format import share
 from fotltn.grounding.cells import Floats, Ints
 from fotltn.project.proposed_table import ProposedTable
 from fotltn.project.table_columns import Role
 
-_SUPPORT, _CONFIDENCE, _BEYOND = 10, 0.95, 0.05  # of a rule that is proposed
+_SUPPORT, _CONFIDENCE, _BEYOND = 10, 0.95, 0.05  # minimum support, share, and share above chance
 _RULES = 6
-_PAIRS = 10**6  # rows of neighbours that are looked at
+_PAIRS = 10**6  # limit on rows of neighbours
 
 
 class ProposedRule(NamedTuple):
@@ -26,7 +27,7 @@ class ProposedRule(NamedTuple):
 
 
 class _Truths(NamedTuple):
-    """A predicate of the entities of a table, row by row; NaN where it is not known."""
+    """The truth of a predicate in each row of a table; NaN if unknown."""
 
     symbol: str
     truth: Floats
@@ -37,17 +38,17 @@ class _Truths(NamedTuple):
 
     @property
     def atom(self) -> str:
-        """What is said of an entity x."""
+        """The atom about an entity x."""
         return f"F {self.symbol}(x)" if self.ever else f"{self.symbol}(x)"
 
     @property
     def name(self) -> str:
-        """The same as part of a name."""
+        """The predicate as part of a rule's name."""
         return f"Ever{self.symbol}" if self.ever else self.symbol
 
 
 def rules_of(main: ProposedTable, others: Sequence[ProposedTable]) -> list[ProposedRule]:
-    """Rules about the entities of a table, by what it and other tables say of them."""
+    """Propose rules about the entities of a table, from what all tables say about them."""
     truths = [
         _Truths(c.symbol, c.truth, c.role is Role.LEARNED, static=main.static)
         for c in main.of(Role.LEARNED, Role.GIVEN)
@@ -61,13 +62,14 @@ def rules_of(main: ProposedTable, others: Sequence[ProposedTable]) -> list[Propo
         held = then[both & (first == 1)]
         if len(held) < _SUPPORT or held.mean() < _CONFIDENCE or held.mean() - base < _BEYOND:
             return
-        shown = f"holds {held.mean():.3f} of {len(held):,} times; by chance it would {base:.3f}"
+        often, chance = share(float(held.mean())), share(float(base))
+        shown = f"holds in {often} of {len(held):,} cases; {chance} by chance"
         axiom = always(body, "x", *more, here=main.presence)
         axiom = f"forall x. {body}" if main.static and "F " in body else axiom
         counted.append((float(held.mean() - base), ProposedRule(name, axiom, shown)))
 
     def later(atom: str, variable: str = "x") -> str:
-        """An atom at the next step, of whoever is there then."""
+        """Return an atom at the next step, restricted to entities that are present then."""
         return f"WX (Here({variable}) -> {atom})" if main.presence else f"WX {atom}"
 
     for one, two in (pair for pair in combinations(truths, 2) if any(t.learned for t in pair)):
@@ -98,7 +100,7 @@ def rules_of(main: ProposedTable, others: Sequence[ProposedTable]) -> list[Propo
 
 
 def always(body: str, *variables: str, here: bool) -> str:
-    """An axiom that holds of all at all times, or of those who are there then."""
+    """Return an axiom that holds at all times, for all entities or for those present."""
     names = ", ".join(variables)
     if not here:
         return f"forall {names}. G({body})"
@@ -107,7 +109,7 @@ def always(body: str, *variables: str, here: bool) -> str:
 
 
 def _steps(table: ProposedTable) -> tuple[Ints, Ints]:
-    """Rows, and for each that of the same entity one step later."""
+    """Return rows, and for each the row of the same entity one step later."""
     time = table.steps
     if time is None:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
@@ -120,13 +122,13 @@ def _steps(table: ProposedTable) -> tuple[Ints, Ints]:
     return order[:-1][same], order[1:][same]
 
 
-# --- what other tables say --------------------------------------------------------------------
+# --- other tables -----------------------------------------------------------------------------
 
 Places = dict[tuple[object, ...], int]
 
 
 def _places(table: ProposedTable, keyed: Sequence[Role]) -> list[tuple[object, ...]]:
-    """For each row the words of its keys, and its time if that counts."""
+    """Return the words of each row's keys, and its time if that is a key."""
     columns: list[Sequence[object]] = []
     for role in keyed:
         if role is Role.TIME:
@@ -137,7 +139,7 @@ def _places(table: ProposedTable, keyed: Sequence[Role]) -> list[tuple[object, .
 
 
 def _aligned(main: ProposedTable, other: ProposedTable) -> Iterator[_Truths]:
-    """What another table about the same entities says, for the rows of the main one."""
+    """Yield what another table about the same entities says, for the rows of the main table."""
     if other.sort != main.sort or other.arguments or not other.of(Role.ENTITY) or other.note:
         return
     roles = [Role.ENTITY]
@@ -164,7 +166,7 @@ def _aligned(main: ProposedTable, other: ProposedTable) -> Iterator[_Truths]:
 
 
 def _event_rows(table: ProposedTable) -> Iterator[tuple[str, Ints]]:
-    """The predicates of a table of events, and in which rows each is true."""
+    """Yield the predicates of a table of events, with the rows in which each is true."""
     for column in table.of(Role.EVENTS):
         for word, symbol in table.events.items():
             yield symbol, (column.codes == column.words.index(word)).astype(np.int64)
@@ -176,7 +178,7 @@ def _event_rows(table: ProposedTable) -> Iterator[tuple[str, Ints]]:
 def _neighbours(
     main: ProposedTable, others: Sequence[ProposedTable]
 ) -> Iterator[tuple[str, Ints, Ints, bool]]:
-    """For each static relation among the entities, rows of neighbours at a time and one later."""
+    """Yield rows of neighbours at the same time and one step apart, for each static relation."""
     if len(main.of(Role.ENTITY)) != 1:
         return
     (entity,) = main.of(Role.ENTITY)

@@ -1,4 +1,4 @@
-"""A table that nobody has described: what its rows are about, and what its columns say of that."""
+"""Guess what the rows of a table are about, and what its columns mean."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _TRACES = re.compile(
     re.IGNORECASE,
 )
 _PARTS = ({"train", "training"}, {"val", "valid", "validation", "dev"}, {"test", "testing"})
-WORDS = 20  # of a column that are few enough to be categories
+WORDS = 20  # a column with at most this many words can be a category
 
 
 class RowKeys(NamedTuple):
-    """The columns that tell rows apart: without an entity, all are about one."""
+    """The columns that tell rows apart; without an entity, all rows are about the same one."""
 
     entity: TableColumn | None
     trace: TableColumn | None
@@ -39,20 +39,21 @@ class ProposedTable:
     """A table of a project, and what its columns are taken for.
 
     Args:
-        path: where it is.
-        columns: its columns, with their roles.
-        rows: how many it has.
-        sort: of the entities that rows are about.
-        entities: how many there are. If no column names them, there is one.
-        presence: whether they come and go.
-        steps: the time of each row, if there is a column for it.
+        path: the file.
+        columns: the columns, with their roles.
+        rows: the number of rows.
+        sort: the sort of the entities that rows are about.
+        entities: the number of entities; 1 if no column names them.
+        presence: whether entities come and go.
+        steps: the time of each row, if there is a time column.
         links: predicates that are true of each row, with the columns of their arguments.
-        events: predicates by the word that makes them true, in the column of events.
-        arguments: of what is true or false, if that is not the entity of the row alone.
-        sorts: of the columns that name entities of other tables.
-        several: whether several rows may be about the same, so that they only state what is true.
+        events: the predicate of each word in the column of events.
+        arguments: the arguments of predicates, unless it is only the entity of the row.
+        sorts: the sorts of the columns that name entities of other tables.
+        several: whether several rows may be about the same entity and time; then rows state only
+            what is true.
         gaps: whether features lack a value for some entity or time.
-        note: why nothing of it is used, if so.
+        note: why the table is not used; empty if it is used.
     """
 
     path: Path
@@ -76,20 +77,20 @@ class ProposedTable:
         return self.path.name
 
     def of(self, *roles: Role) -> list[TableColumn]:
-        """The columns of some roles."""
+        """Return the columns of some roles."""
         return [c for c in self.columns if c.role in roles]
 
     def sorts_of(self, columns: Sequence[TableColumn]) -> tuple[str, ...]:
-        """The sorts of columns that name entities."""
+        """Return the sorts of columns that name entities."""
         return tuple(self.sorts.get(c.name, self.sort) for c in columns)
 
     @property
     def static(self) -> bool:
-        """Whether it has no times."""
+        """Whether the table has no times."""
         return self.steps is None
 
     def as_dict(self) -> dict[str, object]:
-        """The roles of columns for machines."""
+        """Return the roles of columns as plain data."""
         return {
             "file": self.file, "sort": self.sort, "rows": self.rows,
             "columns": {c.name: {"role": c.role.value, "why": c.why} for c in self.columns},
@@ -97,20 +98,20 @@ class ProposedTable:
 
 
 def read_table(path: Path) -> ProposedTable:
-    """A table, of which nothing is known yet.
+    """Read a table without deciding what its columns mean.
 
     Raises:
-        DataError: it cannot be read, has no rows, or a column twice.
+        DataError: the file cannot be read, has no rows, or has a column twice.
     """
     columns = read_columns(path)
     return ProposedTable(path, columns, len(columns[0].codes))
 
 
-# --- which row is about whom, and when ---------------------------------------------------------
+# --- the entity and time of each row -----------------------------------------------------------
 
 
 def leave_out_repeats(table: ProposedTable) -> None:
-    """Leave out rows that say the same as others in all columns, as readers do."""
+    """Drop rows that equal another in all columns, as other readers of tables do."""
     rows = np.stack([c.codes for c in table.columns])
     _, first = np.unique(rows, axis=1, return_index=True)
     first.sort()
@@ -120,7 +121,7 @@ def leave_out_repeats(table: ProposedTable) -> None:
 
 
 def keys_of(table: ProposedTable, learn: Collection[str]) -> RowKeys | None:
-    """What each row is about, and when, if there is such a thing; repeated rows are left out."""
+    """Return the columns that tell rows apart, or None; repeated rows are dropped."""
     if (keys := _keys(table, learn)) is None:
         leave_out_repeats(table)
         keys = _keys(table, learn)
@@ -130,19 +131,19 @@ def keys_of(table: ProposedTable, learn: Collection[str]) -> RowKeys | None:
 def _candidates(
     table: ProposedTable, learn: Collection[str]
 ) -> tuple[list[TableColumn], list[TableColumn]]:
-    """The columns that may name entities, and those that may be times, the likeliest first."""
+    """Return columns that may name entities, and columns that may be times, likeliest first."""
     columns = [c for c in table.columns if c.name not in learn]
     times = [c for c in columns if any(True for _ in c.clocks)]
     names = [c for c in columns if c not in times and not c.gaps and not c.is_truth]
     names = [c for c in names if not c.is_number or _NAMES.fullmatch(c.name)]
     names.sort(key=lambda c: not _NAMES.fullmatch(c.name))
-    times.sort(key=lambda c: c.is_number)  # time stamps say more than numbers
+    times.sort(key=lambda c: c.is_number)  # time stamps are better evidence than numbers
     return names, times
 
 
 def _keys(table: ProposedTable, learn: Collection[str]) -> RowKeys | None:
     names, times = _candidates(table, learn)
-    # What is another in every row does not come again at another time.
+    # A value that differs in every row cannot name an entity that occurs at several times.
     repeated = [c for c in names if len(c.words) < table.rows]
     for column in times:
         others = [c for c in times if c is not column]
@@ -153,22 +154,22 @@ def _keys(table: ProposedTable, learn: Collection[str]) -> RowKeys | None:
 
 
 def no_keys(table: ProposedTable, learn: Collection[str]) -> Diagnostic:
-    """That nothing tells rows apart."""
+    """Describe the error that nothing tells rows apart."""
     names, times = _candidates(table, learn)
     known = f"{listing([c.name for c in names]) or 'no column'} could name entities"
     known += f", {listing([c.name for c in times])} could be times" if times else ""
     return Diagnostic(
-        f"{table.path}: no row can be told from the others by an entity and a time: {known}",
+        f"{table.path}: rows cannot be told apart by an entity and a time: {known}",
         hint="give every row an id, or an entity and a time: a whole number in a column 'time', a "
-        "date, or a time stamp as 2013-01-31T17:05; no cell of these is empty",
+        "date, or a time stamp such as 2013-01-31T17:05; none of these cells may be empty",
     )
 
 
 def _at_times(
     time: Clocked, names: Sequence[TableColumn], others: Sequence[TableColumn]
 ) -> tuple[TableColumn | None, TableColumn | None] | None:
-    """The columns of the entity and of the trace that tell rows of a time apart, if some do."""
-    if unique(time.steps):  # one row at a time: of one entity, unless ids say otherwise
+    """Return the entity and trace columns that tell rows at the same time apart, or None."""
+    if unique(time.steps):  # one row per time: rows are about one entity, unless ids differ
         ids = [c for c in names if _NAMES.fullmatch(c.name) or c.is_constant]
         dense = int(np.ptp(time.steps)) + 1 == len(time.steps)
         names = ids or ([] if dense else names)
@@ -193,14 +194,14 @@ def _at_times(
 
 
 def take(table: ProposedTable, keys: RowKeys, sort: str, points: int, entities: int) -> None:
-    """Note what rows are about, and whether entities come and go.
+    """Record what rows are about, and whether entities come and go.
 
     Args:
         table: the table.
         keys: the columns that tell rows apart.
-        sort: of the entities.
-        points: how many times there are.
-        entities: how many entities there are, also in other tables.
+        sort: the sort of the entities.
+        points: the number of time points.
+        entities: the number of entities in all tables.
     """
     entity, trace, time = keys
     table.sort, table.entities = sort, entities
@@ -220,25 +221,25 @@ def take(table: ProposedTable, keys: RowKeys, sort: str, points: int, entities: 
 
 
 def _so_many(entities: int) -> str:
-    """A number of entities in words."""
+    """Return a number of entities in words."""
     return "1 entity" if entities == 1 else f"{entities:,} entities"
 
 
 def sort_name(name: str) -> str:
-    """The name of a sort, from that of a column or a file."""
+    """Turn the name of a column or file into the name of a sort."""
     return _identifier(re.sub(r"[_ ]?(id|name|key|nr|no)$", "", name.lower()))
 
 
-# --- what rows say ------------------------------------------------------------------------------
+# --- the meaning of columns ---------------------------------------------------------------------
 
 
 def fill_roles(table: ProposedTable, learn: Collection[str], taken: set[str]) -> None:
-    """Say of the columns that have no role yet what they are.
+    """Give a role to each column that has none yet.
 
     Args:
         table: the table.
-        learn: the columns that are to be learned.
-        taken: names of symbols that there are.
+        learn: the columns to learn.
+        taken: the names of symbols that already exist.
 
     Raises:
         DataError: a column cannot be learned.
@@ -247,22 +248,22 @@ def fill_roles(table: ProposedTable, learn: Collection[str], taken: set[str]) ->
     for column in (c for c in table.columns if not c.why or c.name in learn):
         empty = f", {column.gaps:,} empty" if column.gaps else ""
         if column.is_constant and column.name not in learn:
-            column.why = "all rows have the same"
+            column.why = "the same in every row"
         elif column.is_truth:
             column.role = Role.GIVEN
             column.why = f"true or false{empty}"
             column.symbol = symbol_name(column.name, taken)
         elif column.name in learn:
             raise DataError(
-                f"{table.path}: '{column.name}' cannot be learned, since it is not true or false "
-                "(1 or 0, empty where it is not known)"
+                f"{table.path}: '{column.name}' cannot be learned, because it is not true or false "
+                "(1 or 0, empty if unknown)"
             )
         elif 2 * column.gaps > table.rows:
             column.why = f"{column.gaps:,} of {table.rows:,} cells are empty"
         elif is_split(column):
-            column.why = "says what rows are for"
+            column.why = "assigns rows to training or testing"
         elif table.static and len(column.words) == table.rows and not column.is_number:
-            column.why = "another word in every row"
+            column.why = "a different word in every row"
         elif column.is_number:
             column.role, column.why = Role.FEATURE, f"numbers{empty}"
         elif 2 <= len(column.words) <= WORDS:
@@ -270,27 +271,27 @@ def fill_roles(table: ProposedTable, learn: Collection[str], taken: set[str]) ->
         else:
             column.why = f"{len(column.words):,} different words"
         if pairs and column.role in (Role.FEATURE, Role.CATEGORY):
-            about = "several entities" if table.arguments else "several rows of a time"
-            column.role, column.why = Role.UNUSED, f"{column.why}, but of {about}"
+            why = "rows are about several entities" if table.arguments else "several rows per time"
+            column.role, column.why = Role.UNUSED, f"{column.why}, but {why}"
 
 
 def is_split(column: TableColumn) -> bool:
-    """Whether a column says what is for learning, and what for testing."""
+    """Return whether a column assigns rows to training and testing."""
     words = {word.lower() for word in column.words}
     return bool(words & _PARTS[0] and words & _PARTS[2]) and words <= set().union(*_PARTS)
 
 
 def no_truth(paths: Sequence[Path]) -> DataError:
-    """That there is nothing to learn."""
+    """Build the error that there is nothing to learn."""
     place = f"{paths[0]}: no column" if len(paths) == 1 else "no column of any table"
     return DataError(
-        f"{place} is true or false, so that there is nothing to learn; add one with 1 and 0, empty "
-        "where it is not known"
+        f"{place} is true or false, so there is nothing to learn; add one with 1 and 0, empty if "
+        "unknown"
     )
 
 
 def choose_learned(tables: Sequence[ProposedTable], learn: Collection[str]) -> None:
-    """Say which columns are learned: those that are named, or that have gaps, or the last one.
+    """Choose the columns to learn: those that are named, else those with gaps, else the last one.
 
     Raises:
         DataError: no column is true or false.
@@ -304,7 +305,7 @@ def choose_learned(tables: Sequence[ProposedTable], learn: Collection[str]) -> N
         column.role = Role.LEARNED
     for column in truths:
         if column.role is Role.GIVEN and column.gaps:
-            column.why += ", which count as false"
+            column.why += ", counted as false"
 
 
 def _identifier(name: str) -> str:
@@ -314,7 +315,7 @@ def _identifier(name: str) -> str:
 
 
 def symbol_name(name: str, taken: set[str]) -> str:
-    """A name for a predicate that none has yet."""
+    """Turn a name into an unused name for a predicate."""
     parts = [p for p in re.split(r"\W+|_", name) if p]
     symbol = "".join(p[:1].upper() + p[1:] for p in parts) or "P"
     symbol = symbol if symbol[0].isalpha() else f"P{symbol}"

@@ -1,4 +1,4 @@
-"""How far logits are averaged over time, chosen for each predicate on labels that are held back."""
+"""Choose how far logits are averaged over time, for each predicate on held-back labels."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from fotltn.project.config import AUTO, Config
 from fotltn.project.world import World, in_precision
 from fotltn.semantics.config import PRODUCT
 
-#: What is tried, in steps.
+#: The reaches to try, in steps.
 CANDIDATES = (1.0, 2.0, 4.0, 8.0)
 
-_USUAL = 4.0  # without labels to choose by
-_FEWEST = 20  # labels that are enough to choose by
-_SHARE = 0.2  # of the labels that are held back
+_USUAL = 4.0  # the reach if there are too few labels to choose by
+_FEWEST = 20  # the smallest number of labels to choose by
+_SHARE = 0.2  # the share of labels to hold back
 _EPOCHS = 150
 
 
 def with_reaches(config: Config, world: World) -> Config:
-    """The settings, in which it is said how far logits are averaged.
+    """Return the settings with the reach of every predicate chosen.
 
-    Each predicate is learned from its own labels alone, by every candidate. The one with the least
-    loss on labels that are held back is taken; the shorter of two that are alike.
+    For each candidate, each predicate is learned from its own labels alone. The candidate with the
+    lowest loss on held-back labels wins; among equals, the shorter reach.
     """
     predicates = dict(config.predicates)
     for name, how in config.predicates.items():
@@ -39,14 +39,14 @@ def with_reaches(config: Config, world: World) -> Config:
 
 def _chosen(name: str, scale: float, config: Config, world: World) -> float:
     if world.theory.signature.predicates[name].static:
-        return 0.0  # there is no time to average over
+        return 0.0  # no time to average over
     if name not in world.labels.truth or len(world.labels.truth[name]) < _FEWEST:
         return _USUAL
     return min(CANDIDATES, key=lambda reach: _loss(name, scale, reach, config, world))
 
 
 def _loss(name: str, scale: float, reach: float, config: Config, world: World) -> float:
-    """The least loss, over epochs, on labels of a predicate that are held back."""
+    """Return the lowest loss over epochs on held-back labels of a predicate."""
     signature = world.theory.signature
     decl = signature.predicates[name]
     alone = replace(signature, predicates={name: decl}, functions={})

@@ -1,9 +1,8 @@
-"""A project by sampling: runs that go on, what is asked of worlds, and what is stored of them."""
+"""Sample the worlds of a project: run and resume, ask worlds, and store them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,10 +18,11 @@ from fotltn.learn.checkpoints import (
     Reserved,
     clear_checkpoints,
     latest_checkpoint,
-    reserve,
+    place_of,
     write_checkpoint,
 )
-from fotltn.learn.identity import identity, refuse_other_task
+from fotltn.learn.identity import check_alike, identity, refuse_other_task
+from fotltn.learn.ranks import ALONE, Ranks
 from fotltn.learn.store import below
 from fotltn.logic.check import check_formula
 from fotltn.networks.grounding import Grounding
@@ -33,6 +33,7 @@ from fotltn.posterior.impossible import NoWorldError
 from fotltn.posterior.mixing import MixingReport
 from fotltn.posterior.posterior import BrokenCells, Posterior
 from fotltn.posterior.run import SamplingProgress, SamplingRun
+from fotltn.posterior.shared_worlds import WorldShare
 from fotltn.project.build import Built
 from fotltn.project.config import Config
 from fotltn.project.problem import moved_problem, problem_of
@@ -43,7 +44,7 @@ from fotltn.semantics.tables import Value
 from fotltn.syntax.parse import parse_formula
 
 _STATE = "state.json"
-_LAYOUT = 3  # of that file, which training by gradients shares
+_LAYOUT = 3  # version of the checkpoint's document
 _EVERY = 10  # sweeps between checkpoints
 
 # --- running ----------------------------------------------------------------------------------
@@ -51,7 +52,7 @@ _EVERY = 10  # sweeps between checkpoints
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sampled:
-    """What sampling came to: worlds, unless it was stopped; sweeps; why it ended; warnings."""
+    """The outcome of sampling: worlds unless stopped, sweeps done and planned, why it ended."""
 
     posterior: Posterior | None
     done: int
@@ -66,24 +67,29 @@ def sample_project(
     checkpoints: Path | Reserved | None = None,
     on_sweep: Callable[[SamplingProgress], None] | None = None,
     stop: Callable[[], bool] = lambda: False,
+    ranks: Ranks = ALONE,
 ) -> Sampled:
     """Sample the worlds of a project.
 
     Args:
-        built: the project; its tables of probabilities are filled.
-        checkpoints: a folder for the state of sampling, from which an interrupted run goes on, and
-            ends as if it had not been interrupted.
-        on_sweep: is told of every sweep from there on.
-        stop: asked after every sweep whether to stop; then a checkpoint is written.
+        built: the project; its tables of probabilities are filled in.
+        checkpoints: a folder for the state of sampling. An interrupted run continues from there,
+            with the same result as without the interruption.
+        on_sweep: a function to call after every sweep.
+        stop: a function to call after every sweep; if it returns true, a checkpoint is written and
+            sampling stops.
+        ranks: the processes that move the worlds together.
 
     Raises:
-        DataError: the checkpoints are of another task, or no world obeys all hard axioms.
-        LimitError: axioms need more states than can be followed.
+        DataError: the checkpoints belong to another task, or no world obeys all hard axioms.
+        LimitError: the axioms need too many states.
     """
-    with _place(checkpoints) as place:
-        ours = {} if place is None else identity(built.task)
-        before = _Before({}, None) if place is None else _before(place.folder, ours)
-        run, sensing = _started(built, before)
+    with place_of(checkpoints, ranks) as place:
+        ours = {} if checkpoints is None and ranks.count == 1 else identity(built.task)
+        check_alike(ours, ranks)
+        nothing = _Before({}, None)
+        before = ranks.of_first(lambda: nothing if place is None else _before(place.folder, ours))
+        run, sensing = _started(built, before, ranks)
         asked = False
         try:
             while not run.finished and not asked:
@@ -92,7 +98,7 @@ def sample_project(
                     sensing.follow(run)
                 if on_sweep is not None:
                     on_sweep(run.progress())
-                asked = not run.finished and stop()
+                asked = not run.finished and ranks.of_first(stop)
                 if place is not None and (asked or run.finished or run.done % _EVERY == 0):
                     tensors, state = run.state()
                     document = {"layout": _LAYOUT, "task": ours, "moving": [], "run": state}
@@ -104,7 +110,7 @@ def sample_project(
                 return Sampled(None, run.done, run.total, warnings=before.warnings)
             posterior = run.result()
         except NoWorldError:
-            if place is not None:  # nothing leads from there to a world
+            if place is not None:  # the checkpoint cannot lead to a world
                 clear_checkpoints(place.folder)
             raise
     carried = learned_by(run.sampler) if sensing is None else sensing.carried(run.sampler)
@@ -121,25 +127,25 @@ def sample_again(
     grounding: Grounding,
     on_sweep: Callable[[SamplingProgress], None] | None = None,
 ) -> tuple[Posterior, World]:
-    """Worlds of other data than those that were learned from.
+    """Sample worlds of other data with what was learned.
 
     Args:
         carried: what was learned.
         config: the settings, for the new data.
         world: the new data.
-        grounding: their networks; its tables of probabilities are filled.
-        on_sweep: is told of every sweep.
+        grounding: their networks; its tables of probabilities are filled in.
+        on_sweep: a function to call after every sweep.
 
     Returns:
-        The worlds; and the data, with warnings of what could not be taken over.
+        The worlds; and the data, with warnings about priors that could not be reused.
 
     Raises:
-        DataError: nothing that was learned is known, or no world obeys all hard axioms.
+        DataError: the model does not hold what was learned, or no world obeys all hard axioms.
     """
     if carried is None:
         raise DataError(
             Diagnostic(
-                "the model does not say what was learned for worlds of other data",
+                "the model lacks what it needs to sample worlds of other data",
                 hint="train it again with this version",
             )
         )
@@ -157,8 +163,8 @@ def sample_again(
     posterior = replace(run.result(), carried=carried)
     _fill(grounding, posterior)
     moved = [
-        f"how {listing(names)} move is learned anew from the new data: what they depend on is not "
-        "as it was"
+        f"the prior of {listing(names)} is learned again from the new data, because it depends on "
+        "other things there"
         for names in anew
     ]
     warnings = (
@@ -173,8 +179,8 @@ def _fill(grounding: Grounding, posterior: Posterior) -> None:
         marginal.table.copy_(posterior.marginals[name])
 
 
-def _started(built: Built, before: _Before) -> tuple[SamplingRun, Sensing | None]:
-    """A run that has not moved yet, or that goes on; and its networks, if there are some."""
+def _started(built: Built, before: _Before, ranks: Ranks) -> tuple[SamplingRun, Sensing | None]:
+    """Return a run, new or resumed, and its networks if it has any."""
     problem, sensing = problem_of(built), None
     try:
         if built.task.grounding.sensors is not None:
@@ -184,7 +190,10 @@ def _started(built: Built, before: _Before) -> tuple[SamplingRun, Sensing | None
             else:
                 sensing.restore(below(before.tensors, "sensing/"), before.state["sensing"])
             problem = replace(problem, logits=sensing.logits())
-        run = SamplingRun(problem)
+        share = None
+        if ranks.count > 1:
+            share = WorldShare(ranks.number, ranks.count, ranks.gathered)
+        run = SamplingRun(problem, share)
         if sensing is not None:
             sensing.attach(run)
         if before.state is not None:
@@ -198,13 +207,9 @@ def _started(built: Built, before: _Before) -> tuple[SamplingRun, Sensing | None
     return run, sensing
 
 
-def _place(checkpoints: Path | Reserved | None) -> AbstractContextManager[Reserved | None]:
-    return reserve(checkpoints) if isinstance(checkpoints, Path) else nullcontext(checkpoints)
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class _Before:
-    """What an earlier run left: tensors, and its state; None if there was none."""
+    """The state that an earlier run left; `state` is None if there was none."""
 
     tensors: Mapping[str, Tensor]
     state: Any
@@ -213,7 +218,7 @@ class _Before:
 
 
 def _before(folder: Path, ours: Mapping[str, Any]) -> _Before:
-    """The latest checkpoint, if there is one; with warnings about others."""
+    """Load the latest checkpoint, if there is one, with warnings about damaged ones."""
     latest = latest_checkpoint(folder)
     warnings = tuple(w.message for w in latest.warnings)
     if latest.checkpoint is None:
@@ -222,10 +227,10 @@ def _before(folder: Path, ours: Mapping[str, Any]) -> _Before:
     if not isinstance(state, dict) or state.get("layout") != _LAYOUT:
         raise DataError(
             f"the checkpoints in '{folder}' were written by another version of fotltn; "
-            "finish with that version, or remove them to start anew"
+            "finish with that version, or remove them to start again"
         )
     if not isinstance(theirs := state.get("task"), dict):
-        raise DataError(f"the checkpoint in '{folder}' does not fit: it is of no task")
+        raise DataError(f"the checkpoint in '{folder}' does not fit: it belongs to no task")
     refuse_other_task(theirs, ours, folder)
     return _Before(latest.checkpoint.tensors, state, folder, warnings)
 
@@ -236,16 +241,16 @@ def _before(folder: Path, ours: Mapping[str, Any]) -> _Before:
 def ask_worlds(
     posterior: Posterior, formula: str, *, at: Time = 0, condition: str | None = None
 ) -> Answer:
-    """The probability of a formula, for each binding of its free variables.
+    """Return the probability of a formula for each binding of its free variables.
 
     Args:
         posterior: the worlds.
-        formula: its text.
+        formula: the text of the formula.
         at: a time point, or "all".
-        condition: the text of a formula; in each trace, those worlds count that obey it.
+        condition: the text of a formula; in each trace, only worlds that obey it count.
 
     Raises:
-        FotError: a formula does not fit, or no world obeys the condition.
+        FotError: a formula is wrong, or no world obeys the condition.
     """
     tables, parsed = posterior.tables, parse_formula(formula)
     checked = check_formula(parsed, tables.signature)
@@ -265,21 +270,21 @@ def ask_worlds(
 
 
 def no_worlds(what: str, posterior: Posterior | None) -> DataError:
-    """That something needs worlds, where there are none, or degrees are asked for."""
+    """Build the error that a request needs worlds, but there are none or degrees are asked for."""
     if posterior is not None:
         return DataError(Diagnostic(f"{what}, not among degrees", hint="leave out the semantics"))
     hint = 'train the project with method = "posterior"'
     return DataError(Diagnostic(f"{what}, and this model has none", hint=hint))
 
 
-# --- what is stored ---------------------------------------------------------------------------
+# --- storing ----------------------------------------------------------------------------------
 
-#: The document that says of worlds what tensors do not.
+#: The document for everything about worlds that is not a tensor.
 WORLDS = "posterior.json"
 
 
 def pack_posterior(posterior: Posterior) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Worlds as tensors of bytes, and what goes with them."""
+    """Pack worlds as byte tensors, with a document for the rest."""
     tensors = {f"posterior/worlds/{n}": packed(t) for n, t in posterior.worlds.items()}
     tensors["posterior/density"] = posterior.density
     document = posterior.as_dict()
@@ -294,20 +299,20 @@ def pack_posterior(posterior: Posterior) -> tuple[dict[str, Tensor], dict[str, A
 def unpack_posterior(
     tensors: Mapping[str, Tensor], document: Any, grounding: Grounding
 ) -> Posterior:
-    """The worlds that were packed, of a grounding that has their shares.
+    """Restore packed worlds for a grounding that has their shares.
 
     Raises:
-        ValueError: something is another thing, or does not fit the rest.
+        ValueError: a part is wrong, or does not fit the rest.
     """
     stored, fixed = below(tensors, "posterior/"), grounding.fixed
     names, device = tuple(grounding.marginals), fixed.lengths.device
     density, chains = stored["density"], document["chains"]
     _expect(
         density.dtype == torch.float64 and density.dim() == 1 and bool(density.isfinite().all()),
-        "its worlds are not said to be more or less likely",
+        "the densities of its worlds are wrong",
     )
     right = type(chains) is int and chains > 0 and len(density) > 0 and len(density) % chains == 0
-    _expect(right, "it has no chains")
+    _expect(right, "the number of its chains is wrong")
     packs = below(stored, "worlds/")
     _expect(set(packs) == set(names), "its worlds are of other predicates")
     worlds = {}
@@ -315,10 +320,10 @@ def unpack_posterior(
         shape = (len(density), *grounding.marginals[name].table.shape)
         worlds[name] = unpacked(data, shape).to(device)
     rates = document["rates"]
-    _expect(isinstance(rates, dict) and set(rates) == set(names), "its rates are another thing")
+    _expect(isinstance(rates, dict) and set(rates) == set(names), "its rates are wrong")
     pairs = {n: NoiseRates(**numbers_by_name(pair, "a rate")) for n, pair in rates.items()}
     for name, pair in pairs.items():
-        _expect(all(0 <= r < 1 for r in pair), f"a rate of '{name}' is no share")
+        _expect(all(0 <= r < 1 for r in pair), f"a rate of '{name}' is not in [0, 1)")
     tables = {n: m.table.to(torch.float64) for n, m in grounding.marginals.items()}
     for name, table in tables.items():
         _expect(bool(((table >= 0) & (table <= 1)).all()), f"'{name}' has degrees outside [0, 1]")
@@ -327,9 +332,9 @@ def unpack_posterior(
     violations = {name: _cells(numbers_by_name(v, "violations")) for name, v in broken.items()}
     numbers = [numbers_by_name(document[k], k) for k in ("r_hat", "effective")]
     sweeps = document["sweeps"]
-    _expect(type(sweeps) is int and sweeps > 0, "it has no sweeps")
+    _expect(type(sweeps) is int and sweeps > 0, "the number of its sweeps is wrong")
     copied = document.get("copied", 0)
-    _expect(type(copied) is int and 0 <= copied <= chains, "it has no number of chains copied")
+    _expect(type(copied) is int and 0 <= copied <= chains, "its number of copied chains is wrong")
     return Posterior(
         two_valued(fixed, 0.5), names, tables, {n: worlds[n] for n in names}, density.to(device),
         chains, pairs, violations, MixingReport(numbers[0], numbers[1], copied), sweeps,
@@ -345,29 +350,29 @@ def _carried(
     stored: Mapping[str, Tensor], document: Any, rates: Mapping[str, NoiseRates],
     grounding: Grounding,
 ) -> Carried | None:  # fmt: skip
-    """What was learned for other data; None if an earlier version wrote the model."""
+    """Return what was learned for other data; None if an earlier version wrote the model."""
     if "conditions" not in document:
         return None
     tables: dict[str, dict[tuple[str, ...], Tensor]] = {part: {} for part in PARTS}
     for key, table in below(stored, "prior/").items():
         part, _, names = key.partition("/")
         right = table.dtype == torch.float64 and not bool(table.isnan().any())
-        _expect(right and part in tables, f"'prior/{key}' is nothing that was learned")
+        _expect(right and part in tables, f"'prior/{key}' is not part of a prior")
         tables[part][tuple(names.split(","))] = table
     conditions = document["conditions"]
     _expect(
         isinstance(conditions, dict)
         and all(isinstance(t, list) and all(isinstance(w, str) for w in t)
                 for t in conditions.values()),
-        "its conditions are another thing",
+        "its conditions are wrong",
     )  # fmt: skip
     exponents = numbers_by_name(document["exponents"], "exponents")
     bases = numbers_by_name(document["bases"], "bases")
     seeing = () if grounding.sensors is None else tuple(grounding.sensors.signature.predicates)
-    _expect({*exponents} == {*bases} == {*seeing}, "its exponents are of other networks")
+    _expect({*exponents} == {*bases} == {*seeing}, "its exponents belong to other networks")
     told = {tuple(n.split(",")): tuple(t) for n, t in conditions.items()}
     weights = numbers_by_name(document.get("weights", {}), "weights")
-    _expect(all(weight >= 0 for weight in weights.values()), "a weight is less than 0")
+    _expect(all(weight >= 0 for weight in weights.values()), "a weight is below 0")
     return Carried(rates, tables, told, exponents, bases, weights)
 
 

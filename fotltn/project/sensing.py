@@ -1,7 +1,7 @@
-"""Networks over features beside sampled worlds: they learn while worlds are sampled.
+"""Train networks over features while worlds are sampled.
 
-Every few sweeps of the burn-in networks learn from the shares of worlds in which cells are true,
-and what they say of cells enters the next draws.
+Every few sweeps of the burn-in, networks learn from the share of worlds in which each cell is true.
+Their predictions then influence the next draws.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from fotltn.project.build import Built
 from fotltn.project.problem import presence
 from fotltn.project.world import World
 
-#: Sweeps between two times that networks learn.
+#: The number of sweeps between two updates of the networks.
 _EVERY = 3
 
-#: The share of the epochs of networks that are spent on labels, before there are worlds.
+#: The share of the networks' epochs spent on labels alone, before worlds are sampled.
 _FIRST = 0.2
 
-#: What rates of labels are taken to be before they are learned.
+#: The assumed rates of wrong labels before rates are learned.
 _RATES = NoiseRates(0.1, 0.1)
 
 
@@ -44,11 +44,12 @@ class Sensing:
 
     Attributes:
         sensors: the networks.
-        exponents: how far they are trusted; None before worlds are sampled, or if it is told.
+        exponents: how far their predictions are trusted; None before worlds are sampled, or if the
+            settings state it.
     """
 
     def __init__(self, built: Built, problem: Problem) -> None:
-        """Copies of networks, with initial weights."""
+        """Make copies of the networks, with initial weights."""
         grounding = built.task.grounding.sensors
         assert grounding is not None
         how, sensors = built.config.posterior, built.config.sensors
@@ -73,7 +74,7 @@ class Sensing:
     # --- before there are worlds ------------------------------------------------------------------
 
     def begin(self, problem: Problem) -> None:
-        """Learn from labels alone, as far as these are to be trusted."""
+        """Learn from labels alone, as far as these can be trusted."""
         targets, weights = {}, {}
         for name in self.sensors.names:
             targets[name], weights[name] = _labelled(name, problem, self.there[name])
@@ -81,7 +82,7 @@ class Sensing:
         self._scores = self.sensors.scores()
 
     def logits(self) -> dict[str, Tensor]:
-        """What is known of cells beside labels: what networks say, times its exponent, and more."""
+        """Return the evidence beyond labels: predictions times their exponents, and detectors."""
         values, logits = self._trusted, dict(self._fixed)
         for name, score in self._scores.items():
             said = values[name] * score
@@ -89,7 +90,7 @@ class Sensing:
         return logits
 
     def attach(self, run: SamplingRun) -> None:
-        """Go along with a run that has not moved yet, or that goes on."""
+        """Attach to a run that has just been created or resumed."""
         if self._learned:
             run.go_beside()
             self.exponents = Exponents(self._values)
@@ -97,7 +98,7 @@ class Sensing:
     # --- while worlds are sampled -----------------------------------------------------------------
 
     def follow(self, run: SamplingRun) -> None:
-        """Learn from the sweep that was done, if it was one of the burn-in."""
+        """Learn from the last sweep, if it belongs to the burn-in."""
         number, sampler = run.done - 1, run.sampler
         share = self._how.share(number)
         if not share:
@@ -121,7 +122,7 @@ class Sensing:
             mover.stale = True
 
     def carried(self, sampler: Sampler) -> Carried:
-        """What other data are sampled with."""
+        """Return what is needed to sample worlds of other data."""
         bases = self.sensors.bases()
         known = {n: math.isfinite(base) for n, base in bases.items()}
         return learned_by(
@@ -132,13 +133,13 @@ class Sensing:
 
     @property
     def _trusted(self) -> dict[str, float]:
-        """The exponents, as far as they are learned."""
+        """The current exponents."""
         return self._values if self.exponents is None else self.exponents.values
 
-    # --- to go on later ---------------------------------------------------------------------------
+    # --- resuming ---------------------------------------------------------------------------------
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """All that the rest depends on: tensors, and what JSON can hold."""
+        """Return the state to resume from: tensors, and a document for JSON."""
         tensors, document = self.sensors.state()
         tensors = {f"sensors/{n}": t for n, t in tensors.items()}
         tensors |= {f"scores/{n}": t for n, t in self._scores.items()}
@@ -146,7 +147,7 @@ class Sensing:
         return tensors, {"sensors": document, "exponents": self._trusted, "count": self._count}
 
     def restore(self, tensors: Mapping[str, Tensor], document: Mapping[str, Any]) -> None:
-        """Take up the state of an earlier run, before `attach`."""
+        """Restore the state of an earlier run; call this before `attach`."""
         device = next(iter(self.there.values())).device
         self.sensors.restore(below(tensors, "sensors/"), document["sensors"])
         self._scores = {n: t.to(device) for n, t in below(tensors, "scores/").items()}
@@ -154,19 +155,19 @@ class Sensing:
         self._values, self._count = dict(document["exponents"]), document["count"]
 
 
-# --- before anything is learned ---------------------------------------------------------------
+# --- planning ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class NetworkPlan:
-    """What networks will learn beside sampled worlds.
+    """The work of networks beside sampled worlds, known before training.
 
     Args:
-        predicates: of which features say something.
-        parameters: of the networks.
-        copies: how many there are beside the one that travels, each for a fold.
-        epochs: how often all cells are gone over, by each of them.
-        cells: where all arguments are present.
+        predicates: the predicates that networks predict.
+        parameters: the number of parameters of a network.
+        copies: the number of further copies, one per fold.
+        epochs: the number of epochs of each copy.
+        cells: the number of cells in which all arguments are present.
     """
 
     predicates: tuple[str, ...]
@@ -178,13 +179,13 @@ class NetworkPlan:
     def __str__(self) -> str:
         copies = f", {count(self.copies)} copies" if self.copies else ""
         return (
-            f"features of {count(self.cells)} cells are seen: {', '.join(self.predicates)}, by "
-            f"networks of {count(self.parameters)} parameters{copies}, {count(self.epochs)} epochs"
+            f"networks see features of {count(self.cells)} cells: {', '.join(self.predicates)}; "
+            f"{count(self.parameters)} parameters{copies}, {count(self.epochs)} epochs"
         )
 
 
 def network_plan(built: Built) -> NetworkPlan | None:
-    """What the networks of a project will learn; None if there are none."""
+    """Return the work of a project's networks; None if it has none."""
     grounding = built.task.grounding.sensors
     if grounding is None:
         return None
@@ -201,7 +202,7 @@ def network_plan(built: Built) -> NetworkPlan | None:
 
 
 def present_cells(world: World, grounding: Grounding) -> dict[str, Tensor]:
-    """For each predicate that networks see, where all arguments are there, inside the traces."""
+    """Return masks of the cells inside traces whose arguments are all present, by predicate."""
     fixed, result = grounding.fixed, {}
     for name, decl in grounding.signature.predicates.items():
         shape = table_shape(fixed, decl)
@@ -214,10 +215,10 @@ def present_cells(world: World, grounding: Grounding) -> dict[str, Tensor]:
 
 
 def folded(grounding: Grounding, labels: Labels, folds: int) -> dict[str, Tensor]:
-    """The fold of each cell: by trace, if there are enough; else by entities; else by time.
+    """Assign each cell to a fold: by trace if there are enough, else by entity, else by time.
 
-    True labels are spread over the folds as evenly as can be. Of several entities the folds are
-    added, so that what is said of a pair both ways is of one fold.
+    True labels are spread over the folds as evenly as possible. For several entities, the folds are
+    added, so both orders of a pair are in the same fold.
     """
     fixed, declared = grounding.fixed, grounding.signature.predicates
     device = fixed.lengths.device
@@ -249,7 +250,7 @@ def folded(grounding: Grounding, labels: Labels, folds: int) -> dict[str, Tensor
 
 
 def _counted(labels: Labels, names: list[str], place: int, size: int) -> Tensor:
-    """How many true labels there are of each trace, or entity, and a little for all of them."""
+    """Count the true labels of each trace or entity, plus a little for every label."""
     total = torch.zeros(size, dtype=torch.float64)
     for name in names:
         if name in labels.index:
@@ -259,7 +260,7 @@ def _counted(labels: Labels, names: list[str], place: int, size: int) -> Tensor:
 
 
 def _spread(counts: Tensor, folds: int) -> Tensor:
-    """A fold for each, such that counts add up to about the same."""
+    """Assign a fold to each position, so that the folds have about equal counts."""
     totals, numbers = [0.0] * folds, [0] * folds
     result = torch.zeros(len(counts), dtype=torch.int64)
     for one in sorted(range(len(counts)), key=lambda n: (-float(counts[n]), n)):
@@ -271,7 +272,7 @@ def _spread(counts: Tensor, folds: int) -> Tensor:
 
 
 def _labelled(name: str, problem: Problem, there: Tensor) -> tuple[Tensor, Tensor]:
-    """How probable cells are by their labels alone, and which cells have some."""
+    """Return the probability of cells given their labels alone, and the number of their labels."""
     shape, device = there.shape, there.device
     targets = torch.zeros(shape, dtype=torch.float64, device=device)
     weights = torch.zeros(shape, dtype=torch.float64, device=device)
@@ -295,7 +296,7 @@ def _labelled(name: str, problem: Problem, there: Tensor) -> tuple[Tensor, Tenso
 
 
 def logits_of(grounding: Grounding, world: World, carried: Carried) -> dict[str, Tensor]:
-    """What networks say of the cells of other data, as it enters draws."""
+    """Return the networks' evidence about the cells of other data, as log-odds for the draws."""
     there = present_cells(world, grounding)
     logits = {}
     for name, said in said_of_cells(grounding).items():

@@ -1,7 +1,7 @@
-"""What a project is about, as tensors and plain data that a folder can hold, and back.
+"""Convert a project's data to tensors and plain data for a folder, and back.
 
-Whoever wrote a model may have written anything, so every part is checked before any is used. What
-does not fit is a `ValueError` that says what; `load_model` says of which model.
+A model's folder may come from anyone, so every part is checked before it is used. A part that does
+not fit raises a `ValueError` with the reason; `load_model` adds the name of the model.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from fotltn.grounding.facts import Facts
 from fotltn.grounding.features import Features
 from fotltn.grounding.labels import Labels
 from fotltn.learn.fit import Epoch
+from fotltn.learn.progress import EpochHistory
 from fotltn.learn.store import below, package_version
 from fotltn.logic.core import REAL
 from fotltn.logic.signature import Signature
@@ -34,16 +35,16 @@ from fotltn.semantics.sparse import SparseTable, sparse_table
 from fotltn.semantics.tables import Tables
 from fotltn.syntax.theory import FunctionDecl, Theory
 
-#: Of what a model's folder holds; it is raised whenever that changes.
+#: The version of the folder's contents; raise it whenever they change.
 LAYOUT = 1
 
-#: Layers and embeddings wider than this must be in the weights before memory is taken for them.
+#: A wider layer or embedding must be in the weights before memory is allocated for it.
 _WIDE = 2**12
-_EPOCH = "an epoch of its history is another thing"
+_EPOCH = "an epoch of its history is wrong"
 
 
 def pack_world(world: World) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors by name, and the names that go with them."""
+    """Return the tensors by name, and the names that belong to them."""
     tensors: dict[str, Tensor] = {}
     shapes: dict[str, Any] = {}
     for name, table in world.fixed.predicates.items():
@@ -72,11 +73,13 @@ def pack_world(world: World) -> tuple[dict[str, Tensor], dict[str, Any]]:
     }
     if world.facts.clock is not None:
         domain["origin"] = world.facts.clock.origin
+    if world.facts.room:
+        domain["room"] = dict(world.facts.room)
     return tensors, domain
 
 
 def fingerprint(world: World) -> str:
-    """The SHA-256 of the data: names, given tables, features and labels, those for testing too.
+    """Return the SHA-256 of the data: names, given tables, features, and labels with test labels.
 
     Models with the same fingerprint were trained and tested on the same data.
     """
@@ -90,7 +93,7 @@ def fingerprint(world: World) -> str:
 
 
 def versions() -> dict[str, str]:
-    """The versions of what computes here."""
+    """Return the versions of the programs that compute here."""
     return {
         "fotltn": package_version(),
         "python": platform.python_version(),
@@ -99,23 +102,23 @@ def versions() -> dict[str, str]:
     }
 
 
-# --- back from a folder -----------------------------------------------------------------------
+# --- reading ----------------------------------------------------------------------------------
 
 
 def unpack_world(
     tensors: Mapping[str, Tensor], domain: Any, source: Theory, config: Config
 ) -> World:
-    """The world that was packed.
+    """Restore a packed world.
 
     Raises:
         FotError: the theory or a table of facts is wrong.
-        ValueError: something is missing, is another thing, or does not fit the rest.
+        ValueError: a part is missing or wrong, or does not fit the rest.
     """
     theory = checked(source, config)
-    _expect(isinstance(domain, dict), "domain.json is no object")
+    _expect(isinstance(domain, dict), "domain.json is not an object")
     _expect(
         type(domain.get("layout")) is int and domain["layout"] == LAYOUT,
-        f"it has the layout {shown(domain.get('layout'))}; this fotltn reads {LAYOUT}",
+        f"it has the layout {shown(domain.get('layout'))}; this version of fotltn reads {LAYOUT}",
     )
     facts = replace(_facts(domain, theory.signature), clock=_clock(domain, config))
     functions = {n: d for n, d in theory.signature.functions.items() if n not in config.functions}
@@ -131,10 +134,10 @@ def unpack_world(
 
 
 def unpack_history(past: Any) -> tuple[Epoch, ...]:
-    """The epochs of training.
+    """Restore the epochs of training.
 
     Raises:
-        ValueError: one of them is another thing.
+        ValueError: an epoch is wrong.
     """
     epochs = []
     for entry in _typed(past, "history", list):
@@ -144,24 +147,24 @@ def unpack_history(past: Any) -> tuple[Epoch, ...]:
         _expect(type(entry["number"]) is int and type(entry["best"]) is bool, _EPOCH)
         epochs.append(Epoch(**{**entry, "values": numbers_by_name(entry["values"], _EPOCH)}))
         _expect(all(map(_is_number, numbers)), _EPOCH)
-    return tuple(epochs)
+    return EpochHistory(epochs)
 
 
 def numbers_by_name(value: Any, what: str) -> dict[str, float]:
-    """A mapping to numbers.
+    """Check that a value is a mapping from names to numbers, and return it.
 
     Raises:
-        ValueError: it is another thing.
+        ValueError: it is something else.
     """
     _expect(isinstance(value, dict) and all(map(_is_number, value.values())), what)
     return dict(value)
 
 
 def check_widths(config: Config, weights: Mapping[str, Tensor]) -> None:
-    """See that settings ask for no layers that the weights do not have, before these are made.
+    """Check that the weights contain all wide layers of the settings, before building them.
 
     Raises:
-        ValueError: they do.
+        ValueError: a layer is not in the weights.
     """
     there = {size for t in weights.values() if t.numel() for size in t.shape}
     widths = [i.embedding or 0 for i in config.inputs.values()]
@@ -171,11 +174,11 @@ def check_widths(config: Config, weights: Mapping[str, Tensor]) -> None:
     widths += [size for how in networks for size in how.hidden]
     widths += [size for g in config.groups for size in g.hidden]
     for size in widths:
-        _expect(size <= _WIDE or size in there, f"the weights have no layer of {size:,}")
+        _expect(size <= _WIDE or size in there, f"the weights have no layer of width {size:,}")
 
 
 def placed(config: Config, device: str | None) -> Config:
-    """The configuration with the device that is asked for, or that there is."""
+    """Return the configuration with the requested device, or one that exists."""
     if device is not None:
         return replace(config, device=device)
     try:
@@ -186,7 +189,7 @@ def placed(config: Config, device: str | None) -> Config:
 
 
 def _facts(domain: Mapping[str, Any], signature: Signature) -> Facts:
-    """The names of traces and entities."""
+    """Restore the names of traces and entities."""
     traces = _names(domain.get("traces"), "traces")
     lengths = _typed(domain, "lengths", list)
     _expect(
@@ -199,29 +202,33 @@ def _facts(domain: Mapping[str, Any], signature: Signature) -> Facts:
     local = _typed(domain, "local", dict)
     _expect(
         {*entities, *local} == set(signature.sorts) and not {*entities} & {*local},
-        "its entities are not of the sorts of its theory",
+        "its entities do not fit the sorts of its theory",
     )
     for sort, names in local.items():
         right = isinstance(names, list) and len(names) == len(traces)
         _expect(right, f"the entities of '{sort}' are not listed for each trace")
+    room = domain.get("room", {})
+    right = isinstance(room, dict) and all(type(n) is int and 0 < n < 2**31 for n in room.values())
+    _expect(right and {*room} <= {*local}, f"the places of its entities are {shown(room)}")
     return Facts(
         traces,
         {s: _names(n, f"the entities of '{s}'") for s, n in entities.items()},
         {},
         tuple(lengths),
         local={s: tuple(_names(t, f"the entities of '{s}'") for t in n) for s, n in local.items()},
+        room=room,
     )
 
 
 def _clock(domain: Mapping[str, Any], config: Config) -> Clock | None:
-    """What time points are; the origin may have been that of the data."""
+    """Restore the clock; its origin may have come from the data."""
     if config.data.clock is None:
         return None
     return replace(config.data.clock, origin=_typed(domain, "origin", str))
 
 
 class _Stored:
-    """The tensors of a folder, each of which is what its name, the domain and the theory say."""
+    """The tensors of a folder, checked against their names, the domain and the theory."""
 
     def __init__(
         self,
@@ -245,12 +252,12 @@ class _Stored:
             for sort, names in _typed(domain, "features", dict).items()
         }
         for name, tensor in tensors.items():
-            if not name.startswith(("weights/", "posterior/")):  # which are checked elsewhere
+            if not name.startswith(("weights/", "posterior/")):  # checked elsewhere
                 shape, kind, most = self._expected(name, tensor)
                 _check_tensor(name, self._filled(name, tensor, shape), shape, kind, most)
 
     def _filled(self, name: str, tensor: Tensor, shape: Sequence[int]) -> Tensor:
-        """Features with 0 in place of NaN where a value may be missing."""
+        """Replace NaN by 0 in features that may be missing, so that the check passes."""
         if not name.startswith("features/") or tensor.shape != tuple(shape):
             return tensor
         names = self.features[name.removeprefix("features/")]
@@ -259,12 +266,12 @@ class _Stored:
         return tensor.masked_fill(tensor.isnan() & may, 0)
 
     def fixed(self) -> Tables:
-        """The tables of what is not computed."""
+        """Return the tables of everything that is not computed."""
         predicates: dict[str, Tensor | SparseTable] = {}
         for name, entry in _typed(self.domain, "tables", dict).items():
             shape = list(table_shape(self.frame, self.signature.predicates[name]))
             right = isinstance(entry, list) and len(entry) == 2 and entry[0] == shape
-            _expect(right and _is_number(entry[1]), f"the table of '{name}' is not of its facts")
+            _expect(right and _is_number(entry[1]), f"the table of '{name}' does not fit its facts")
             index, value = (self.tensors[f"given/{name}/{part}"] for part in ("index", "value"))
             predicates[name] = sparse_table(index, value, shape, default=entry[1])
         for key, table in below(self.tensors, "given/").items():
@@ -273,7 +280,7 @@ class _Stored:
         functions, relations = below(self.tensors, "functions/"), below(self.tensors, "relations/")
         known = (set(self.functions), set(self.signature.relations))
         same = (set(functions), set(relations)) == known
-        _expect(same, "its functions and relations are not those of its theory")
+        _expect(same, "its functions and relations do not match its theory")
         inputs = {
             sort: Features(names, self.tensors[f"features/{sort}"])
             for sort, names in self.features.items()
@@ -284,7 +291,7 @@ class _Stored:
         )  # fmt: skip
 
     def labels(self, kind: str) -> Labels:
-        """The labels of a kind, in the order of declarations, which is that of the packed ones."""
+        """Return the labels of a kind, in the order of declarations, as they were packed."""
         tensors, known = below(self.tensors, f"{kind}/"), self.signature.predicates
         names = [n for n in known if f"{n}/index" in tensors]
         index = {n: tensors[f"{n}/index"] for n in names}
@@ -297,7 +304,7 @@ class _Stored:
     def _expected(
         self, name: str, tensor: Tensor
     ) -> tuple[Sequence[int], torch.dtype, Tensor | None]:
-        """The shape (-1 for any size), the type and the greatest numbers that a tensor may have."""
+        """Return a tensor's expected shape (-1 for any size), its type and its largest values."""
         kind, _, symbol = name.partition("/")
         batch, sizes, horizon = self.frame.batch, self.frame.sizes, self.frame.horizon
         match kind:
@@ -324,7 +331,7 @@ class _Stored:
                 return (batch, sizes[symbol], times, width), self.dtype, None
             case "present":
                 return (batch, sizes[symbol], horizon), torch.bool, None
-        raise ValueError(f"'{name}' is nothing of a model")
+        raise ValueError(f"'{name}' is not part of a model")
 
     def _last_entities(self, sorts: Sequence[str]) -> Tensor:
         return torch.tensor([max(1, self.frame.sizes[s]) - 1 for s in sorts])
@@ -344,18 +351,18 @@ def _check_tensor(
     _expect(bool(tensor.isfinite().all()), f"'{name}' has numbers that are not finite")
     if most is not None:
         inside = (tensor >= 0) & (tensor <= most)
-        _expect(bool(inside.all()), f"'{name}' has numbers below 0, or that are too great")
+        _expect(bool(inside.all()), f"'{name}' has numbers that are below 0 or too large")
 
 
 def _names(value: Any, what: str) -> tuple[str, ...]:
     right = isinstance(value, list) and all(isinstance(n, str) for n in value)
-    _expect(right and len(set(value)) == len(value), f"{what} are no list of distinct names")
+    _expect(right and len(set(value)) == len(value), f"{what} are not a list of distinct names")
     return tuple(value)
 
 
 def _typed(value: Any, key: str, kind: type) -> Any:
     right = isinstance(value, dict) and isinstance(value.get(key), kind)
-    _expect(right, f"'{key}' is missing, or another thing than a {kind.__name__}")
+    _expect(right, f"'{key}' is missing, or is not a {kind.__name__}")
     return value[key]
 
 

@@ -1,4 +1,4 @@
-"""The columns of a table that nobody has described: their cells, and how they may be read."""
+"""The columns of a table that nobody has described: their cells, and ways to read them."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _TIMES = re.compile(
     r"(_?(no|nr|id))?",
     re.IGNORECASE,
 )
-#: Units of steps in microseconds, the longest first.
+#: Units of steps in microseconds, longest first.
 _UNITS = {"d": 86_400 * 10**6, "h": 3_600 * 10**6, "min": 60 * 10**6, "s": 10**6}
-#: Steps that people count in, where times have none of their own.
+#: Common steps, for times that have no step of their own.
 _STEPS = ("1d", "1h", "30min", "15min", "10min", "5min", "1min", "30s", "15s", "10s", "5s", "1s")
-_SPARSE = 4  # points for each time that there is, beyond which times have no common step
+_SPARSE = 4  # time points per distinct time, above which times have no common step
 
 
 class Role(StrEnum):
@@ -52,13 +52,13 @@ class TableColumn:
     """A column: its cells, and what it is taken for.
 
     Args:
-        name: its head.
-        words: what is in its cells, each once.
-        codes: of each cell the number of its word; -1 where it is empty.
-        values: the cells as numbers; NaN where they are none.
-        role: what it is taken for.
-        why: in a few words.
-        symbol: the name of the predicate, if it is one.
+        name: the name in the header.
+        words: the distinct contents of its cells.
+        codes: the position of each cell's word in `words`; -1 for an empty cell.
+        values: the cells as numbers; NaN if they are not numbers.
+        role: what the column is taken for.
+        why: the reason, in a few words.
+        symbol: the name of the predicate, if the column is one.
     """
 
     name: str
@@ -71,38 +71,38 @@ class TableColumn:
 
     @property
     def gaps(self) -> int:
-        """How many cells are empty."""
+        """The number of empty cells."""
         return int((self.codes < 0).sum())
 
     @property
     def is_number(self) -> bool:
-        """Whether all cells that are not empty are numbers."""
+        """Whether all non-empty cells are numbers."""
         return bool(self.words) and bool(np.isfinite(self.values[self.codes >= 0]).all())
 
     @property
     def is_truth(self) -> bool:
-        """Whether all cells that are not empty are true or false."""
+        """Whether all non-empty cells are true or false."""
         return bool(self.words) and all(_truth(word) is not None for word in self.words)
 
     @property
     def is_worded(self) -> bool:
-        """Whether cells are true or false by words that are no numbers: yes and no."""
+        """Whether cells are true or false by words such as yes and no, not by numbers."""
         return self.is_truth and not self.is_number
 
     @property
     def is_whole(self) -> bool:
-        """Whether cells that are numbers are whole ones from 0."""
+        """Whether all numbers are whole and at least 0."""
         values = self.values[np.isfinite(self.values)]
         return bool(((values >= 0) & (values % 1 == 0)).all())
 
     @property
     def is_constant(self) -> bool:
-        """Whether it is the same in every row, and there are several."""
+        """Whether several rows all hold the same value."""
         return len(self.words) == 1 and not self.gaps and len(self.codes) > 1
 
     @property
     def stamps(self) -> Ints | None:
-        """When each word is, in microseconds; None if they are no time stamps of one kind."""
+        """The time of each word in microseconds; None unless all are time stamps of one kind."""
         if not self.words:
             return None
         text = pa.chunked_array([pa.array(self.words)])
@@ -111,7 +111,7 @@ class TableColumn:
         return at if one_kind else None
 
     def moment(self, at: int) -> str:
-        """A time in microseconds as a time stamp of the kind that the column has."""
+        """Format a time in microseconds like the column's time stamps."""
         zoned = with_zone(pa.chunked_array([pa.array(self.words[:1])]))[0]
         when = datetime(1970, 1, 1) + timedelta(microseconds=at)
         text = when.isoformat(timespec="seconds" if when.second else "minutes")
@@ -119,7 +119,7 @@ class TableColumn:
 
     @property
     def clocks(self) -> Iterator[Clocked]:
-        """Ways to read the cells as times, those that leave the fewest points first."""
+        """Yield ways to read the cells as times, those with the fewest time points first."""
         if self.gaps or len(self.words) < 2:
             return
         if (at := self.stamps) is not None:
@@ -128,14 +128,14 @@ class TableColumn:
             yield self._counted()
 
     def _stamped(self, at: Ints) -> Iterator[Clocked]:
-        """By the step that all times are multiples of; if that is far too short, by usual steps."""
+        """Yield a clock whose step divides all times or, if that is too short, common steps."""
         since = at - at.min()
         apart = int(np.gcd.reduce(since))
         unit = next((u for u, size in _UNITS.items() if apart % size == 0), None)
         if unit is not None and since.max() // apart < _SPARSE * len(self.words):
             yield Clocked(self, f"{apart // _UNITS[unit]}{unit}", (since // apart)[self.codes])
             return
-        for step in _STEPS:  # which begin when days, hours, half hours, … do
+        for step in _STEPS:  # they begin with the day, hour, half hour, …
             size, unit_size = step_sizes(step)
             origin = at.min() // size * size
             steps = ((at - origin) // size)[self.codes]
@@ -143,7 +143,7 @@ class TableColumn:
             yield Clocked(self, step, steps, None if usual else int(origin))
 
     def _counted(self) -> Clocked:
-        """As they are; if they begin far from 0, from the earliest on."""
+        """Count whole numbers as they are or, if they start far from 0, from the earliest."""
         values = self.values.astype(np.int64)
         since = values - values.min()
         if values.min() <= since.max():
@@ -152,11 +152,11 @@ class TableColumn:
         return Clocked(self, str(apart), since // apart)
 
     def counted_by(self, step: str | None, origin: int) -> Ints | None:
-        """The time of each row by the clock of another table; None if it is no time of that kind.
+        """Return the time of each row by another table's clock; None if the cells do not fit it.
 
         Args:
-            step: how long a step is, None for numbers of steps.
-            origin: when the first step begins: in microseconds, or as a number.
+            step: the length of a step; None for step numbers.
+            origin: the time at which the first step begins, in microseconds or as a number.
         """
         if self.gaps or not self.words:
             return None
@@ -171,31 +171,31 @@ class TableColumn:
 
     @property
     def earliest(self) -> int:
-        """The first time, as `counted_by` takes it."""
+        """The earliest time, in the form that `counted_by` takes."""
         at = self.stamps
         return int(np.nanmin(self.values)) if at is None else int(at.min())
 
     @property
     def true_words(self) -> list[str]:
-        """The words that say that something is true."""
+        """The words that mean true."""
         return [word for word in self.words if _truth(word) == 1]
 
     @property
     def truth(self) -> Floats:
-        """1 and 0; NaN where a cell is empty."""
+        """The cells as 1 and 0; NaN for empty cells."""
         true = np.array([_truth(word) == 1 for word in self.words] or [False])
         return np.where(self.codes < 0, np.nan, true[self.codes].astype(np.float64))
 
 
 class Clocked(NamedTuple):
-    """A column, read as times.
+    """A column that is read as times.
 
     Args:
         column: the column.
-        step: how long a step is; None if cells are numbers of steps.
+        step: the length of a step; None if cells are step numbers.
         steps: the time of each row.
-        origin: when the first step begins, in microseconds, if not at the earliest time, cut off
-            to the unit of the step.
+        origin: the time at which the first step begins, in microseconds; None for the earliest
+            time, rounded down to the unit of the step.
     """
 
     column: TableColumn
@@ -205,16 +205,16 @@ class Clocked(NamedTuple):
 
 
 def step_sizes(step: str) -> tuple[int, int]:
-    """How long a step of time stamps is, and how long its unit, in microseconds."""
+    """Return the length of a step of time stamps and of its unit, in microseconds."""
     many, unit = re.fullmatch(r"(\d+)(\D+)", step).groups()  # type: ignore[union-attr]
     return int(many) * _UNITS[unit], _UNITS[unit]
 
 
 def read_columns(path: Path) -> list[TableColumn]:
-    """The columns of a table.
+    """Read the columns of a table.
 
     Raises:
-        DataError: it cannot be read, has no rows, or a column twice.
+        DataError: the file cannot be read, has no rows, or has a column twice.
     """
     ((place, table),) = read_sources([path])
     if not table.num_rows:
@@ -225,7 +225,7 @@ def read_columns(path: Path) -> list[TableColumn]:
 
 
 def _column(place: TablePlace, table: pa.Table) -> TableColumn:
-    """The only column of a table."""
+    """Return the only column of a table."""
     (name,), (raw,) = table.column_names, table.columns
     if holds_stamps(raw):
         cells = stamp_text(raw)
@@ -246,11 +246,11 @@ def _column(place: TablePlace, table: pa.Table) -> TableColumn:
 
 
 def _truth(word: str) -> float | None:
-    """The truth value that a word is, if it is one."""
+    """Return the truth value of a word, or None."""
     return {"0": 0.0, "1": 1.0, "0.0": 0.0, "1.0": 1.0, **TRUTHS}.get(word.lower())
 
 
 def unique(*keys: Ints) -> bool:
-    """Whether no two rows have the same cells."""
+    """Return whether no two rows have the same cells."""
     rows = np.stack(keys)
     return bool(np.unique(rows, axis=1).shape[1] == rows.shape[1])

@@ -1,4 +1,4 @@
-"""Settings: typed reading of keys, whose errors point at the line of a TOML file; writing them."""
+"""Read settings by type, with errors that point at the line of a TOML file, and write them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fotltn.learn.schedule import Schedule, schedule
 #: The file that makes a folder a project.
 FILE = "project.toml"
 
-#: The most bytes of a file of settings.
+#: The largest size of a settings file, in bytes.
 MAX_BYTES = 2**24
 
 _PART = r"""(?:"[^"]*"|'[^']*'|[A-Za-z0-9_-]+)"""
@@ -38,7 +38,7 @@ Places = dict[tuple[str, ...], Span]
 
 
 class Range(NamedTuple):
-    """The least and the greatest that a number may be, and whether it may be infinite."""
+    """The smallest and largest value of a number, and whether it may be infinite."""
 
     low: float = 0
     high: float = math.inf
@@ -46,14 +46,16 @@ class Range(NamedTuple):
 
     def __str__(self) -> str:
         high = f"{self.high:,}" if isinstance(self.high, int) else f"{self.high:g}"
-        return f"from {self.low:g}" + ("" if self.high == math.inf else f" to {high}")
+        if self.high == math.inf:
+            return f"of at least {self.low:g}"
+        return f"from {self.low:g} to {high}"
 
 
 class Settings:
-    """A table of settings; every key must be taken, so that none is ignored in silence.
+    """A table of settings that checks types and refuses unknown keys.
 
-    Its path is what errors call it; the third table of an array is `name[3]`. Settings of a file
-    have places in it.
+    Errors name the table by its path; the third table of an array is `name[3]`. Settings from a
+    file know their places in it.
     """
 
     def __init__(
@@ -64,33 +66,33 @@ class Settings:
         self.taken: set[str] = set()
 
     def error(self, key: str | None, message: str, hint: str | None = None) -> DataError:
-        """An error about a key, or about the table."""
+        """Build an error about a key, or about the table."""
         path = self.path if key is None else (*self.path, key)
         text = f"{'.'.join(path)}: {message}" if path else message
         return DataError(Diagnostic(text, place_of(self.places, path), hint))
 
     def has(self, key: str) -> bool:
-        """Whether a key is there."""
+        """Return whether a key is set."""
         return key in self.values
 
     def take(self, key: str, default: Any = None) -> Any:
-        """A value as it is."""
+        """Return a value as it is, and mark its key as known."""
         self.taken.add(key)
         return self.values.get(key, default)
 
     def value(self, key: str, kind: Any, default: Any = None, rule: Any = None) -> Any:
-        """The value of a key, or its default; text must be there if it has none.
+        """Return the checked value of a key, or its default; a text without a default is required.
 
         Args:
             key: the key.
-            kind: a type of `_KINDS`, one that may be None as well ("" and 0 stand for that), words
+            kind: a type of `_KINDS`, such a type or None ("" and 0 stand for None), words
                 (`Literal`), a schedule, or a mapping from names to lists, schedules or anything.
-            default: of a key that is not there.
-            rule: the `Range` of a number, which is from 0 on otherwise; the words that a text may
-                be; or a function of this table and the key that reads it.
+            default: the value of a key that is not set.
+            rule: the `Range` of a number (by default, at least 0), the words that a text may be, or
+                a function of this table and the key that reads the value.
 
         Raises:
-            DataError: it is missing, or another thing.
+            DataError: the key is missing, or its value is wrong.
         """
         if NoneType in get_args(kind):
             if not self.has(key):
@@ -121,7 +123,7 @@ class Settings:
         if kind in (int, float):
             return self._within(key, kind, value, rule or Range())
         if rule is not None and value not in rule:
-            hint = did_you_mean(value, list(rule)) or f"one of {listing(list(rule))}"
+            hint = did_you_mean(value, list(rule)) or f"expected one of {listing(list(rule))}"
             raise self.error(key, f"unknown value '{value}'", hint)
         return tuple(value) if isinstance(value, list) else value
 
@@ -138,17 +140,17 @@ class Settings:
         return self.by_name(key, lambda table, name: table.value(name, kind, None, rule))
 
     def table(self, key: str) -> Settings:
-        """A table below this one, empty if it is not there."""
+        """Return a table below this one, empty if it is not set."""
         value = self.value(key, dict, {})
         return Settings(value, (*self.path, key), self.source, self.places)
 
     def by_name(self, key: str, read: Callable[[Settings, str], T]) -> dict[str, T]:
-        """What each key of a table below this one says."""
+        """Read each key of a table below this one."""
         table = self.table(key)
         return {name: read(table, name) for name in table.values}
 
     def tables(self, key: str) -> list[Settings]:
-        """A list of tables."""
+        """Return a list of tables."""
         value = self.take(key, [])
         if not isinstance(value, list) or not all(isinstance(v, dict) for v in value):
             raise self.error(key, f"expected tables, each as [[{'.'.join((*self.path, key))}]]")
@@ -158,7 +160,7 @@ class Settings:
         ]
 
     def finish(self) -> None:
-        """Refuse keys that were not taken."""
+        """Raise an error for keys that were not taken."""
         for key in self.values:
             if key not in self.taken:
                 hint = did_you_mean(key, self.taken) or f"known: {listing(sorted(self.taken), 20)}"
@@ -176,17 +178,17 @@ class Settings:
         only: Iterable[str] = (),
         **rules: Any,
     ) -> R:
-        """A dataclass, whose fields are the keys of this table; there are no others.
+        """Read this table as a dataclass, whose fields are the only allowed keys.
 
         Args:
             kind: the dataclass.
-            usual: has the values of keys that are left out; else these are the fields' defaults.
-            only: the fields that are keys; without it, all.
-            rules: for a key, its `Range`, its words, or what reads a table of its. Other numbers
-                are from 0 on.
+            usual: the values of keys that are not set; by default, those of the fields.
+            only: the fields that are keys; by default, all.
+            rules: for a key, its `Range`, its words, or the function that reads it. By default,
+                numbers must be at least 0.
 
         Raises:
-            DataError: a key is missing, unknown or wrong, or they do not fit together.
+            DataError: a key is missing, unknown or wrong, or the values do not fit together.
         """
         types, values = _types(kind), {}
         for field in dataclasses.fields(kind):  # type: ignore[arg-type]
@@ -207,7 +209,7 @@ class Settings:
 
 @cache
 def _types(kind: Any) -> dict[str, Any]:
-    """The types of the fields of a dataclass of ours; their text is read once."""
+    """Return the types of a dataclass's fields; annotations are evaluated once."""
     return get_type_hints(kind)
 
 
@@ -219,7 +221,7 @@ def _is_integer(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-#: What a value must be like, and what errors call that.
+#: The check for each type, and how messages describe it.
 _KINDS: dict[Any, tuple[Callable[[Any], bool], str]] = {
     bool: (lambda v: isinstance(v, bool), "true or false"),
     int: (_is_integer, "a whole number"),
@@ -232,13 +234,13 @@ _KINDS: dict[Any, tuple[Callable[[Any], bool], str]] = {
     ),
     tuple[int, ...]: (
         lambda v: isinstance(v, list) and all(_is_integer(n) and 0 < n < 2**31 for n in v),
-        "a list of whole numbers from 1",
+        "a list of whole numbers of at least 1",
     ),
 }
 
 
 def place_of(places: Places, path: tuple[str, ...]) -> Span | None:
-    """Where a key stands, or the nearest table around it."""
+    """Return the place of a key, or of the nearest table around it."""
     while path:
         *outer, last = path
         for name in (last, _NUMBERED.sub("", last)):
@@ -264,13 +266,13 @@ def read_toml(path: Path) -> Settings:
 
 
 def parse_toml(text: str, name: str) -> Settings:
-    """Read TOML from text; `name` is what errors call it."""
+    """Parse TOML text; messages call it `name`."""
     source = SourceText(name, text)
     try:
         values = tomllib.loads(text)
     except RecursionError:
         raise DataError(f"cannot read '{name}': its values are nested too deeply") from None
-    except ValueError as error:  # also of numbers with too many digits
+    except ValueError as error:  # TOML errors, and numbers with too many digits
         message = _POSITION.sub("", str(error)).strip().removesuffix("(at end of document)")
         begin = len(text)
         if position := _POSITION.search(str(error)):
@@ -283,10 +285,10 @@ def parse_toml(text: str, name: str) -> Settings:
 
 
 def table_of(settings: Mapping[str, Any]) -> Settings:
-    """Settings that Python gives: those without a value (None) are left out, tuples are lists.
+    """Wrap settings from Python: drop values of None, and turn tuples into lists.
 
     Raises:
-        DataError: a value is none that a file could have.
+        DataError: a value has a type that TOML does not have.
     """
     return Settings(_as_in_toml(settings, ()), (), SourceText("", ""), {})
 
@@ -308,7 +310,7 @@ def _as_in_toml(value: Any, path: tuple[str, ...]) -> Any:
 
 
 def places_of(source: SourceText) -> Places:
-    """Where each key and table header stands."""
+    """Find the place of each key and table header."""
     places: Places = {}
     counts: dict[tuple[str, ...], int] = {}
     table: tuple[str, ...] = ()
@@ -334,7 +336,7 @@ def _parts(path: str) -> list[str]:
 def _resolved(
     parts: list[str], counts: dict[tuple[str, ...], int], *, new: bool
 ) -> tuple[str, ...]:
-    """The path of a header, with the numbers of the tables of arrays that it lies in."""
+    """Return the path of a header, with positions in the arrays of tables around it."""
     path: tuple[str, ...] = ()
     for place, part in enumerate(parts):
         plain = (*path, part)
@@ -348,7 +350,7 @@ def _resolved(
 
 
 def show_toml(values: Mapping[str, Any]) -> str:
-    """TOML that is read back as the same values; keys without a value (None) are left out.
+    """Write values as TOML that reads back as the same; values of None are left out.
 
     >>> print(show_toml({"theory": {"file": "t.fot", "p": 4}}), end="")
     [theory]
@@ -375,7 +377,7 @@ def _blocks(values: Mapping[str, Any], path: tuple[str, ...], head: str = "") ->
 
 
 def _is_array(value: Any) -> bool:
-    """Whether this is an array of tables."""
+    """Return whether a value is an array of tables."""
     return isinstance(value, list | tuple) and any(isinstance(v, Mapping) for v in value)
 
 

@@ -23,12 +23,13 @@ from fotltn.networks.parts import parts
 from fotltn.posterior.plan import plan_of
 from fotltn.posterior.run import sampler_of
 from fotltn.project.apply import own_data_only
-from fotltn.project.build import Built, build
+from fotltn.project.build import Built, build, build_from_disk
 from fotltn.project.callbacks import Callback, Telling, telling
 from fotltn.project.config import Config
-from fotltn.project.model import KIND, Model, model_of, sampled_model
+from fotltn.project.model import KIND, Model, model_of
 from fotltn.project.problem import problem_of
-from fotltn.project.sampled import sample_project
+from fotltn.project.sampled import Sampled, sample_project
+from fotltn.project.stored import versions
 from fotltn.project.world import NOTHING, InMemory, in_precision
 
 #: Of automata, the most steps that worlds are sampled by without being asked to: about an hour.
@@ -69,14 +70,17 @@ def _trained(
     stop: Callable[[], bool],
 ) -> Model:
     try:
-        built = _feasible(build(config, more), config, more)
+        if config.data.prepared is not None:
+            built = build_from_disk(config, more)
+        else:
+            built = _feasible(build(config, more), config, more)
         told.start(model_of(built))
         with in_precision(config):
             if built.config.method == "posterior":
                 return _sampled(built, checkpoints, told, stop)
             outcome = fit(built.task, checkpoints=checkpoints, on_epoch=told.epoch, stop=stop)
     except (MemoryError, RuntimeError) as error:
-        if isinstance(error, MemoryError) or "allocate" in str(error) or "memory" in str(error):
+        if isinstance(error, MemoryError) or "allocate" in str(error):
             hint = None
             if config.method == "posterior":
                 hint = "fewer worlds at once in [posterior]; fotltn plan says what they take"
@@ -122,7 +126,7 @@ def _without_influence(model: Model) -> tuple[str, ...]:
     if first is not None:
         tables = first.fixed
     try:
-        weak = weak_axioms(model.theory, tables, model.semantics, model.grounding.open)
+        weak = weak_axioms(model.view(tables))
     except LimitError:  # guards make no axiom larger, but training may have been on less
         return ()
     return (f"{', '.join(weak)}: {WEAKNESS} (fotltn audit --suggest)",) if weak else ()
@@ -131,18 +135,22 @@ def _without_influence(model: Model) -> tuple[str, ...]:
 def _sampled(
     built: Built, checkpoints: Path | Reserved | None, told: Telling, stop: Callable[[], bool]
 ) -> Model:
-    if built.config.training.blocks is not None and joined_ranks().count > 1:
-        raise DataError(
-            Diagnostic(
-                "worlds are sampled by one process, not by several",
-                hint='method = "gradient", or --method gradient; or start it alone',
-            )
-        )
-    outcome = sample_project(built, checkpoints=checkpoints, on_sweep=told.sweep, stop=stop)
+    ranks = ALONE if built.config.training.blocks is None else joined_ranks()
+    outcome = sample_project(
+        built, checkpoints=checkpoints, on_sweep=told.sweep, stop=stop, ranks=ranks
+    )
     if outcome.posterior is None:
         raise _stopped("sweep", outcome.done, outcome.of, checkpoints)
-    model = sampled_model(built, outcome)
+    model = _sampled_model(built, outcome)
     _set_thresholds(model, built)
+    return model
+
+
+def _sampled_model(built: Built, outcome: Sampled) -> Model:
+    """The model that sampling gave."""
+    model = model_of(built)
+    model.posterior, model.warnings = outcome.posterior, outcome.warnings
+    model.reason, model.versions = outcome.reason, versions()
     return model
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import assert_never, cast
@@ -12,15 +12,15 @@ import torch
 from torch import Tensor, nn
 
 from fotltn.errors import (
-    DataError,
     Diagnostic,
     ParseError,
     Severity,
     listing,
     name_hint,
 )
-from fotltn.grounding.dense import interpretation
-from fotltn.grounding.facts import Facts, read_facts
+from fotltn.grounding.dense import tables_of_facts
+from fotltn.grounding.facts import Facts
+from fotltn.grounding.features import Features
 from fotltn.grounding.frames import Source
 from fotltn.grounding.groups import of_traces, read_groups
 from fotltn.grounding.labels import Labels, joined, labels
@@ -31,6 +31,7 @@ from fotltn.learn.objective import unsure
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedTheory, check
 from fotltn.logic.signature import Signature
+from fotltn.networks.encoders import Centring
 from fotltn.networks.grounding import Grounding, table_shape
 from fotltn.project.config import Config
 from fotltn.project.data_config import WideConfig, argument
@@ -63,6 +64,7 @@ class World:
         parts: the traces for "train", "validation" and "test", if a table says which these are.
         counted: for sorts of which rows are held back, the cells (trace, entity, time) that are
             for training; what is computed from features is computed from them alone.
+        centring: for sorts whose features are centred by more than is in memory, how.
     """
 
     source: Theory
@@ -75,6 +77,7 @@ class World:
     watched: Labels | None = None
     parts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     counted: Mapping[str, Tensor] = field(default_factory=dict)
+    centring: Mapping[str, Centring] = field(default_factory=dict)
 
 
 #: A predicate that Python computes: a network, or a function of given tables and features.
@@ -107,63 +110,111 @@ def read_world(config: Config, more: InMemory = NOTHING) -> World:
     Raises:
         FotError: a file is missing or wrong, or parts do not fit together.
     """
-    source = more.theory
-    if source is None:
-        source = load_theory(config.theory_path(), root=next(iter(config.roots), None))
-    theory = checked(source, config)
-    signature = theory.signature
-    _check_names(config, signature)
-    data = config.data
-    dtype, device = getattr(torch, config.dtype), device_of(config)
+    source, theory = read_theory(config, more)
+    signature, data = theory.signature, config.data
 
     def table(name: str) -> Source:
         return more.tables[name] if name in more.tables else config.table(name)
 
-    made = computed(config, signature)
-    optional = () if more.labelled else made
-    tables = [_wide(w, table(w.file), optional) for w in data.wide]
+    optional = () if more.labelled else computed(config, signature)
+    tables = [wide_table(w, table(w.file), optional) for w in data.wide]
     long = [*map(table, data.facts)]
     if not long and not tables:
+        if data.prepared is not None:
+            text = "of prepared data there is one block in memory at a time, and this needs all"
+            hint = 'name the tables, too: facts = ["facts.csv"]; or train, and ask the model'
+            raise config.error(("data", "prepared"), text, hint)
         raise config.error(("data",), "there are no facts to learn from", 'facts = ["facts.csv"]')
     tested = [*map(table, data.test)]
     facts, features = read_wide(
         tables, signature, facts=[*long, *tested], horizon=data.horizon, local=data.local,
-        on_conflict=data.on_conflict, clock=data.clock, beyond=data.beyond, dtype=dtype,
+        on_conflict=data.on_conflict, clock=data.clock, beyond=data.beyond,
+        dtype=getattr(torch, config.dtype), tests=len(tested),
     )  # fmt: skip
+    return world_of(config, source, theory, facts, features, parts_of(config, facts.traces))
+
+
+def read_theory(config: Config, more: InMemory = NOTHING) -> tuple[Theory, CheckedTheory]:
+    """The theory of a project, as it is written and checked, which has all that the project names.
+
+    Raises:
+        FotError: a file is missing or wrong, or the project speaks of something else.
+    """
+    source = more.theory
+    if source is None:
+        source = load_theory(config.theory_path(), root=next(iter(config.roots), None))
+    theory = checked(source, config)
+    _check_names(config, theory.signature)
+    return source, theory
+
+
+def world_of(
+    config: Config,
+    source: Theory,
+    theory: CheckedTheory,
+    facts: Facts,
+    features: Mapping[str, Features],
+    parts: Mapping[str, tuple[int, ...]],
+    *,
+    seed: int = 0,
+    warned: bool = False,
+) -> World:
+    """What a project is about, by what was read.
+
+    Args:
+        config: the project.
+        source: its theory.
+        theory: the same, checked.
+        facts: all facts.
+        features: of each sort that has some.
+        parts: the traces for each part, if a table says which these are.
+        seed: is added to that of draws.
+        warned: of what is odd in the project it was said before.
+
+    Raises:
+        DataError: parts do not fit together.
+    """
+    signature, data = theory.signature, config.data
+    made = computed(config, signature)
+    dtype, device = getattr(torch, config.dtype), device_of(config)
     _check_values(config, facts)
     every = labels(facts, signature, [n for n in made if n in facts.rows], dtype=dtype)
     told = {n: unsure(every.truth[n]) for n in config.objective.evidence if n in every.truth}
     evidence = every.take(told)
-    every = every.take({n: ~told[n] if n in told else t >= 0 for n, t in every.truth.items()})
-    parts = _parts(config, facts)
+    sure = {n: ~told[n] if n in told else t >= 0 for n, t in every.truth.items()}
+    tests = {n: torch.from_numpy(mask) for n, mask in facts.tested.items()}
+    held = {n: tests.get(n, torch.zeros_like(mask))[mask] for n, mask in sure.items()}
+    every = every.take(sure)
     train, watched, test = every, None, None
-    if tested:
-        train, test = _by_files(config, every, facts, (tables, long, tested), signature)
+    if data.test:
+        train, test = every.take({n: ~mask for n, mask in held.items()}), every.take(held)
     elif parts:
         of_part = {part: of_traces(every, traces) for part, traces in parts.items()}
         train, watched, test = of_part["train"], of_part.get("validation"), of_part.get("test")
     if data.train < 1.0:
-        train, rest = split(train, data.train, by=data.by, seed=data.seed, sort=data.sort)
+        train, rest = split(train, data.train, by=data.by, seed=data.seed + seed, sort=data.sort)
         test = test if parts else rest
     drawn = None if parts or data.train == 1.0 else (train, test)
     if data.flip:
-        train, _ = flip(train, data.flip, data.seed)
+        train, _ = flip(train, data.flip, data.seed + seed)
     if evidence.total:  # what detectors say is known of all traces, and is never a test
         train = joined(train, evidence)
-    from_facts = [n for n in signature.predicates if n not in made]
-    odd = (
-        *config.strays(),
-        *unguarded(theory, facts),
-        *never_stated(theory, from_facts, facts.rows),
-    )
-    facts = replace(facts, warnings=(*facts.warnings, *odd))
+    if not warned:
+        from_facts = [n for n in signature.predicates if n not in made]
+        odd = (
+            *config.strays(),
+            *unguarded(theory, facts),
+            *never_stated(theory, from_facts, facts.rows),
+        )
+        facts = replace(facts, warnings=(*facts.warnings, *odd))
+    facts = replace(facts, tested={})
     # Tables are made of what is not computed alone.
     others = replace(
         signature,
         predicates={n: d for n, d in signature.predicates.items() if n not in made},
         functions={n: d for n, d in signature.functions.items() if n not in config.functions},
     )
-    fixed = interpretation(facts, others, dtype=dtype, sparse=True)
+    fixed = tables_of_facts(facts, others, dtype=dtype, sparse=True)
     counted: dict[str, Tensor] = {}
     if parts:
         counted = cells_of_traces(fixed, parts["train"])
@@ -171,7 +222,7 @@ def read_world(config: Config, more: InMemory = NOTHING) -> World:
         counted = training_cells(fixed, drawn[0], drawn[1], data.by, data.sort)
     columns = {(w.sort, c): w for w in data.wide for c in w.features}
     features = without_unseen_words(
-        features, counted, fixed.present,
+        dict(features), counted, fixed.present,
         named={key for key, w in columns.items() if key[1] in w.categories},
         zero={key for key, w in columns.items() if w.unknown_categories == "zero"},
     )  # fmt: skip
@@ -216,14 +267,14 @@ def _names_in(formula: f.Formula) -> set[str]:
     return names
 
 
-def _parts(config: Config, facts: Facts) -> dict[str, tuple[int, ...]]:
+def parts_of(config: Config, traces: Sequence[str]) -> dict[str, tuple[int, ...]]:
     """The traces to learn from, to watch and to test on, if a table says which these are."""
     split = config.data.split
     if split is None:
         return {}
     file = config.table(split.file)
     return read_groups(
-        file, trace=split.trace, column=split.column, words=split.words, traces=facts.traces
+        file, trace=split.trace, column=split.column, words=split.words, traces=traces
     )
 
 
@@ -234,7 +285,8 @@ def computed(config: Config, signature: Signature) -> tuple[str, ...]:
     return tuple(n for n in signature.predicates if n in named)
 
 
-def _wide(wide: WideConfig, source: Source, optional: Collection[str]) -> Wide:
+def wide_table(wide: WideConfig, source: Source, optional: Collection[str] = ()) -> Wide:
+    """A wide table that a project describes."""
     arguments = {column: [*map(argument, names)] for column, names in wide.arguments.items()}
     measures = {name: measured.measure() for name, measured in wide.measures.items()}
     return Wide(
@@ -275,53 +327,7 @@ def _check_values(config: Config, facts: Facts) -> None:
             )
 
 
-# --- facts for testing ------------------------------------------------------------------------
-
-
-def _by_files(
-    config: Config,
-    every: Labels,
-    facts: Facts,
-    files: tuple[list[Wide], list[Source], list[Source]],
-    signature: Signature,
-) -> tuple[Labels, Labels]:
-    """Facts to train on and to test on, by the files that state them.
-
-    What is stated in both is for training. A static fact without a trace may be about traces that
-    only the other files have; it stays with the file that states it.
-    """
-    tables, long, tested = files
-    data = config.data
-
-    def keys(sources: list[Source], wide: list[Wide]) -> dict[str, set[tuple[object, ...]]]:
-        alone, _ = read_wide(
-            wide, signature, facts=sources, horizon=data.horizon, local=data.local,
-            on_conflict=data.on_conflict, clock=facts.clock, beyond=data.beyond,
-        )  # fmt: skip
-        index = labels(alone, signature, [n for n in every.index if n in alone.rows]).index
-        return {n: set(_named(cells, every.sorts[n], alone)) for n, cells in index.items()}
-
-    training, testing = keys(long, tables), keys(tested, [])
-    masks = {}
-    for name, index in every.index.items():
-        first, second = training.get(name, set()), testing.get(name, set())
-        anywhere = {key[1:] for key in first}
-        masks[name] = torch.tensor(
-            [
-                key in first or (key not in second and key[1:] in anywhere)
-                for key in _named(index, every.sorts[name], facts)
-            ],
-            dtype=torch.bool,
-        )
-    return every.take(masks), every.take({n: ~m for n, m in masks.items()})
-
-
-def _named(index: Tensor, sorts: Sequence[str], names: Facts) -> list[tuple[object, ...]]:
-    """Facts by names, which are the same whatever else is read: trace, arguments, time."""
-    return [
-        (names.traces[trace], *map(names.name, sorts, [trace] * len(sorts), args), time)
-        for trace, *args, time in index.T.tolist()
-    ]
+# --- what is odd ----------------------------------------------------------------------------
 
 
 def unguarded(theory: CheckedTheory, facts: Facts) -> tuple[Diagnostic, ...]:
@@ -386,72 +392,6 @@ def stated_tables(world: World, grounding: Grounding, dtype: torch.dtype) -> Tab
             functions={**fixed.functions, **grounding.function_values()},
         )
         return grounding.completed(stated)
-
-
-def read_labels(
-    world: World, predicates: Sequence[str], sources: Iterable[Source]
-) -> tuple[Labels, tuple[Diagnostic, ...]]:
-    """Facts of some predicates about the traces and entities of a model, and warnings.
-
-    Facts of other predicates are left out, with a warning.
-
-    Raises:
-        DataError: a file cannot be read, or a fact is about what the model does not know.
-    """
-    signature, known = world.theory.signature, world.facts
-    facts = read_facts(sources, signature, local=tuple(known.local), clock=known.clock)
-    chosen = [n for n in predicates if n in facts.rows]
-    warnings = list(facts.warnings)
-    if others := [n for n in facts.rows if n not in chosen]:
-        text = f"facts of {listing(others)} are left out, since the model does not learn that"
-        warnings.append(Diagnostic(text, severity=Severity.WARNING))
-    if not chosen:
-        raise DataError(f"there are no facts of what the model learns: {listing(predicates)}")
-    read = labels(facts, signature, chosen, dtype=torch.float64)
-    index, truth = {}, {}
-    for name in chosen:
-        static = signature.predicates[name].static
-        rows = [
-            (number, row)
-            for number, cell in enumerate(read.index[name].T.tolist())
-            for row in _renumbered(name, read.sorts[name], static, cell, facts, known)
-        ]
-        index[name] = torch.tensor([row for _, row in rows]).T
-        truth[name] = read.truth[name][[number for number, _ in rows]]
-    renumbered = Labels(index, truth, read.sorts, frozenset(known.local), read.static)
-    return to_device(renumbered, world.fixed.lengths.device), tuple(warnings)
-
-
-def _renumbered(
-    name: str, sorts: Sequence[str], static: bool, cell: list[int], facts: Facts, known: Facts
-) -> Iterable[list[int]]:
-    """A fact with the numbers of the model; a static one without a trace, once for each trace."""
-    trace, *arguments, time = cell
-    named = [str(facts.name(s, trace, i)) for s, i in zip(sorts, arguments, strict=True)]
-    shown = f"{name}({', '.join(named)})" + ("" if static else f" at {time}")
-    for where in _traces(shown, facts.traces[trace], static, known):
-        if not static and time >= known.lengths[where]:
-            last = known.lengths[where] - 1
-            raise DataError(f"{shown} is beyond the end of the model's trace, which is at {last}")
-        row = [where]
-        for sort, entity in zip(sorts, named, strict=True):
-            names = known.local[sort][where] if sort in known.local else known.entities[sort]
-            if entity not in names:
-                hint = name_hint(entity, names, "it knows")
-                raise DataError(f"{shown}: the model knows no '{entity}' of sort '{sort}'; {hint}")
-            row.append(names.index(entity))
-        yield [*row, time]
-
-
-def _traces(shown: str, trace: str, static: bool, known: Facts) -> Sequence[int]:
-    if trace in known.traces:
-        return [known.traces.index(trace)]
-    if trace == "":
-        if static or len(known.traces) == 1:
-            return range(len(known.traces))
-        raise DataError(f"{shown} has no trace, but the model knows {listing(known.traces)}")
-    hint = name_hint(trace, known.traces, "it knows")
-    raise DataError(f"{shown}: the model knows no trace '{trace}'; {hint}")
 
 
 # --- devices ----------------------------------------------------------------------------------

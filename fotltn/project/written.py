@@ -1,4 +1,4 @@
-"""What a project's TOML file says, written out in full."""
+"""Write a project's configuration out in full, as TOML."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from fotltn.project.toml import show_toml
 
 
 def show_config(config: Config) -> str:
-    """The settings, those that were left out included, as a project's file."""
+    """Return all settings, including defaults, as the text of a project's file."""
     return show_toml(settings(config))
 
 
 def settings(config: Config) -> dict[str, Any]:
-    """The settings as tables of TOML; None stands for a key that is not there."""
+    """Return the settings as TOML tables; None stands for a key that is not set."""
     objective = config.objective
     training = asdict(config.training)
     sampled = config.method == "posterior"
@@ -58,7 +58,7 @@ def _computed(symbols: Mapping[str, PredicateConfig]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Schedules as numbers or pairs of numbers."""
+    """Return schedules as numbers or pairs of numbers."""
     if isinstance(value, Schedule):
         return value.as_json()
     if isinstance(value, Mapping):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from fotltn.errors import DataError, Diagnostic, missing
 from fotltn.files import write_files
-from fotltn.format import count, degree, number, share, signed
+from fotltn.format import count, degree, entered, number, share, signed
 from fotltn.reporting.svg import inline_svg
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def templates(*folders: Path) -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {f.__name__: f for f in (number, degree, share, count, signed)}
+    environment.filters |= {f.__name__: f for f in (number, degree, entered, share, count, signed)}
     return environment
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from fotltn.analysis.audit_data import Audit, AxiomAudit, Finding, FindingKind
 from fotltn.analysis.metrics import Curve, Report, pr_auc, pr_curve
-from fotltn.analysis.over_time import truth_over_time
-from fotltn.analysis.violations import Violations
+from fotltn.analysis.over_time import Band, BindingRows, truth_over_time
+from fotltn.analysis.violations import WorstCells
 from fotltn.decisions import DecisionRule, rule_of
 from fotltn.format import count, degree, number
 from fotltn.project.model import Model
@@ -19,10 +19,9 @@ from fotltn.project.stored import fingerprint, versions
 from fotltn.project.written import settings, show_config
 from fotltn.reporting import plots
 from fotltn.reporting.html import Picture, picture, render
-from fotltn.reporting.plots import Band, Worst, band, worst
 from fotltn.reporting.theme import look, new_figure
 from fotltn.reporting.typeset import typeset
-from fotltn.reporting.verdict import ScoreInterval, by_attention, mean_pr_auc, verdict
+from fotltn.reporting.verdict import ScoreInterval, advice, by_attention, mean_pr_auc, verdict
 from fotltn.syntax.formula import Formula
 from fotltn.syntax.show import show_theory
 
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
 #: The most cells of an axiom that are looked at one by one.
 MAX_CELLS = 2**27
 _ROWS = 12  # bindings of a heat map
+_BRIEF = 6  # axioms of the brief page
 
 _NOTABLE = 0.9  # a binding that stays above it is not drawn on its own
 #: A row of a table is violated, has this share of the error, or is one of the first.
@@ -62,8 +62,8 @@ class AxiomContent:
     findings: tuple[Finding, ...]
     cells: int
     band: Band | None
-    rows: Worst | None
-    worst: Violations
+    rows: BindingRows | None
+    worst: WorstCells
 
     def as_dict(self) -> dict[str, object]:
         """The axiom for machines."""
@@ -117,6 +117,14 @@ class ModelContent:
         return verdict(self.metrics, self.interval, self.audit)
 
     @property
+    def advice(self) -> tuple[str, ...]:
+        """What to do next."""
+        worst = {
+            one.audit.name: _case(one.worst) for one in self.axioms if one.audit.on_model.violated
+        }
+        return advice(self.metrics, self.audit, worst)
+
+    @property
     def told(self) -> str:
         """What there is, in a few words."""
         many = len(self.axioms)
@@ -139,6 +147,7 @@ class ModelContent:
             "model": self.name,
             "day": self.day.isoformat(),
             "verdict": list(self.verdict),
+            "advice": list(self.advice),
             "pr_auc": None if self.interval is None else self.interval.as_dict(),
             **self.rule.as_dict(),
             "metrics": None if self.metrics is None else self.metrics.as_dict(),
@@ -194,8 +203,8 @@ def model_content(
                 axiom.source,
                 tuple(f for f in audit.warnings if f.axiom == axiom.name),
                 size,
-                None if heat is None else band(heat),
-                None if heat is None else worst(heat, _ROWS),
+                None if heat is None else heat.band(),
+                None if heat is None else heat.top(_ROWS),
                 cells.worst(top),
             )
         )
@@ -204,6 +213,14 @@ def model_content(
         model.scores(), audit, tuple(axioms), _size(model), fingerprint(model.world), versions(),
         date.today(),
     )  # fmt: skip
+
+
+def _case(worst: WorstCells) -> str:
+    """The worst binding and time in words."""
+    for first in worst:
+        words = [f"{variable} = {name}" for variable, name in first.binding.items()]
+        return ", ".join([*words, *([] if first.time is None else [f"time {first.time}"])])
+    return ""
 
 
 def _size(model: Model) -> dict[str, int]:
@@ -224,6 +241,40 @@ def _size(model: Model) -> dict[str, int]:
 # --- the page ---------------------------------------------------------------------------------
 
 
+def brief_page(content: ModelContent) -> str:
+    """A page for who decides: a verdict, three numbers, what to do, and which axioms are violated.
+
+    Raises:
+        DataError: jinja2 or matplotlib is missing.
+    """
+    axioms = [_axiom(f"axiom-{i + 1}", one, drawn=False) for i, one in enumerate(content.axioms)]
+    return render(
+        "brief.html.j2",
+        {
+            "content": content,
+            "title": f"Report of {content.name}, in brief",
+            "version": content.written["fotltn"],
+            "axioms": _by_attention(content, axioms),
+            "most": _BRIEF,
+            **_violated(content),
+        },
+    )
+
+
+def _violated(content: ModelContent) -> dict[str, int]:
+    """How many cells of all axioms there are, and how many of them are violated."""
+    every = [one.audit.on_model for one in content.axioms]
+    return {"violations": sum(a.violated for a in every), "cells": sum(a.decided for a in every)}
+
+
+def _by_attention(content: ModelContent, axioms: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Axioms as pages show them, those that need attention first."""
+    if content.audit is None:
+        return axioms
+    places = [one.name for one in by_attention(content.audit.axioms)]
+    return sorted(axioms, key=lambda one: places.index(one["name"]))
+
+
 def model_page(content: ModelContent, *, on_step: OnPart | None = None) -> str:
     """The report of a model as one HTML document.
 
@@ -239,9 +290,7 @@ def model_page(content: ModelContent, *, on_step: OnPart | None = None) -> str:
         if on_step is not None:
             on_step(i, len(content.axioms))
         axioms.append(_axiom(f"axiom-{i + 1}", one))
-    if content.audit is not None:
-        places = [one.name for one in by_attention(content.audit.axioms)]
-        axioms.sort(key=lambda one: places.index(one["name"]))
+    axioms = _by_attention(content, axioms)
     return render(
         "model.html.j2",
         {
@@ -261,8 +310,7 @@ def model_page(content: ModelContent, *, on_step: OnPart | None = None) -> str:
             "declarations": show_theory(replace(content.model.world.source, axioms=())),
             "origin": _origin(content),
             "settings": show_config(content.model.config),
-            "violations": sum(a.audit.on_model.violations for a in content.axioms),
-            "cells": sum(a.audit.on_model.decided for a in content.axioms),
+            **_violated(content),
         },
     )
 
@@ -308,8 +356,8 @@ def _training(content: ModelContent) -> list[Picture]:
     return pictures
 
 
-def _axiom(name: str, one: AxiomContent) -> dict[str, Any]:
-    """What the page shows of an axiom; the name is that of its place on the page."""
+def _axiom(name: str, one: AxiomContent, *, drawn: bool = True) -> dict[str, Any]:
+    """What a page shows of an axiom; the name is that of its place on the page."""
     kinds = dict.fromkeys(f.kind for f in one.findings)
     rows = [
         row
@@ -326,13 +374,13 @@ def _axiom(name: str, one: AxiomContent) -> dict[str, Any]:
             ("bad" if kind is FindingKind.CONTRADICTED else "warn", kind) for kind in kinds
         ],
         "sentences": [f.message for f in one.findings],
-        "wrong": one.audit.on_model.violations > 0,
+        "wrong": not one.audit.on_model.holds,
         "worst": one.worst,
         "rows": rows,
         "variables": list(dict.fromkeys(v for row in rows for v in row.binding)),
         "timed": any(row.time is not None for row in rows),
-        "over_time": _over_time(name, one),
-        "heat": _heat(name, one),
+        "over_time": _over_time(name, one) if drawn else None,
+        "heat": _heat(name, one) if drawn else None,
         "too_many": one.cells if one.band is None else None,
     }
 
@@ -374,7 +422,7 @@ def _heat(name: str, one: AxiomContent) -> Picture | None:
     label = f"Heat map of {one.audit.name}, the worst bindings against time: {'; '.join(first)}."
     caption = "For whom, and when: the worst bindings; the fuller the colour, the falser."
     plot = partial(plots.heat_map, top=len(rows))
-    figure = _drawn(plot, one.rows, 5.2, 0.7 + 0.19 * len(rows))
+    figure = _drawn(plot, one.rows, 5.2, 0.9 + 0.19 * len(rows))
     return picture(figure, f"{name}-heat", label, caption)
 
 

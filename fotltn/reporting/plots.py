@@ -17,13 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fotltn.errors import DataError, name_hint
-from fotltn.format import count, number
+from fotltn.format import about, count, number
 from fotltn.reporting.theme import (
     BLUE,
     DOTTED,
@@ -32,17 +31,22 @@ from fotltn.reporting.theme import (
     ORANGE,
     SERIES,
     WHITE,
+    colour_bar,
     drawing,
     error_colours,
+    legend_above,
+    line_across,
     whole_ticks,
 )
+from fotltn.reporting.theme import footer as footer
 from fotltn.reporting.theme import save as save
+from fotltn.reporting.theme import subplots as subplots
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from fotltn.analysis.metrics import Calibration, Scores
-    from fotltn.analysis.over_time import BindingRow, TruthOverTime
+    from fotltn.analysis.over_time import Band, BindingRow, BindingRows, TruthOverTime
     from fotltn.learn.fit import Epoch
 
 _NAME = 28  # characters of a binding that a heat map shows
@@ -121,7 +125,7 @@ def _by_epoch(history: Sequence[Epoch], what: str, ax: Axes | None) -> Iterator[
         ax.set_xlabel("epoch")
         whole_ticks(ax, [epoch.number for epoch in history])
         ax.set_ylabel(what)
-        ax.legend(frameon=False)
+        legend_above(ax)
 
 
 def _line(
@@ -179,13 +183,16 @@ def precision_recall(
                 label=f"{name} {number(area)}",
             )  # fmt: skip
             level = chance(scores[name][0]).value
-            ax.axhline(level, color=GREY if len(chosen) == 1 else colour, **DOTTED)
+            if len(chosen) == 1:
+                line_across(ax, level, "chance", left=True)
+            else:
+                ax.axhline(level, color=colour, label=f"chance, {name}", **DOTTED)
         ax.set_xlabel("recall")
         ax.set_ylabel("precision")
         ax.set_xlim(-0.02, 1.02)
         ax.set_ylim(-0.02, 1.05)
         if len(chosen) > 1:
-            ax.legend(frameon=False)
+            legend_above(ax)
         else:
             ax.set_title(f"{chosen[0]}: PR-AUC {number(area)}, chance {number(level)}")
     return ax
@@ -215,15 +222,15 @@ def calibration(measured: Calibration, *, title: str = "", ax: Axes | None = Non
         shares = [b.count / total for b in bins]
         ax.bar(places, shares, widths, color=GREY, alpha=0.25, lw=0, label="share of facts")
         for place, share, one in zip(places, shares, bins, strict=True):
-            text = count(one.count) if one.count < 10_000 else f"{one.count / 1000:.0f}k"
+            text = count(one.count) if one.count < 10_000 else about(one.count)
             ax.annotate(
                 text, (place, share), xytext=(0, 1.5), textcoords="offset points", ha="center",
                 va="bottom", fontsize=6.5, color=GREY,
             )  # fmt: skip
-        ax.plot([0, 1], [0, 1], color=GREY, **DOTTED)
+        ax.plot([0, 1], [0, 1], color=GREY, label="calibrated", **DOTTED)
         ax.plot(
             [b.predicted for b in bins], [b.true for b in bins], color=BLUE, marker="o",
-            lw=1.4, markersize=5, mec=WHITE, mew=0.6, label="share of true facts",
+            lw=1.4, markersize=5, mec=WHITE, mew=0.6, label="predictions",
         )  # fmt: skip
         ax.set_xlabel("predicted degree")
         ax.set_ylabel("share that is true")
@@ -231,6 +238,7 @@ def calibration(measured: Calibration, *, title: str = "", ax: Axes | None = Non
         ax.set_ylim(-0.02, 1.06)
         if title:
             ax.set_title(title)
+        legend_above(ax)
     return ax
 
 
@@ -243,73 +251,9 @@ def _known(what: str, name: str, names: Sequence[str] | Scores) -> None:
 # --- one rule over bindings and time ----------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Band:
-    """The values of a rule's body at each time, over all traces and bindings that count there.
-
-    Args:
-        times: the points at which something counts.
-        mean: the mean value at each.
-        low: the lowest value at each.
-        high: the highest value at each.
-        violated: how many cells are false at each, in two-valued logic.
-    """
-
-    times: tuple[int, ...] = ()
-    mean: tuple[float, ...] = ()
-    low: tuple[float, ...] = ()
-    high: tuple[float, ...] = ()
-    violated: tuple[int, ...] = ()
-
-    def as_dict(self) -> dict[str, object]:
-        """The numbers for machines."""
-        return {name: list(getattr(self, name)) for name in self.__slots__}
-
-
 def band(rule: TruthOverTime) -> Band:
-    """The mean and the range of a rule's values at each time."""
-    values = rule.values.detach().cpu().numpy()
-    violated = (rule.truth == 0).sum(0).tolist()
-    columns = []
-    for i, time in enumerate(rule.times):
-        column = values[:, i]
-        column = column[~np.isnan(column)]
-        if len(column):
-            mean = float(column.mean(dtype=np.float64))
-            columns.append((time, mean, float(column.min()), float(column.max()), violated[i]))
-    return Band(*zip(*columns, strict=True))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Worst:
-    """The worst bindings of a rule, with their values over time.
-
-    Args:
-        rows: the bindings, the worst first.
-        values: their degrees with axes (row, time); NaN where nothing counts.
-        times: the time of each column.
-        traces: how many traces there are in all.
-    """
-
-    rows: tuple[BindingRow, ...]
-    values: np.ndarray[Any, Any]
-    times: tuple[int, ...]
-    traces: int
-
-    def as_dict(self) -> dict[str, object]:
-        """The rows for machines; what does not count is NaN."""
-        pairs = zip(self.rows, self.values.tolist(), strict=True)
-        return {
-            "times": list(self.times),
-            "rows": [{**row.as_dict(), "values": values} for row, values in pairs],
-        }
-
-
-def worst(rule: TruthOverTime, top: int) -> Worst:
-    """The worst bindings of a rule, at most so many."""
-    rows = rule.worst(top)
-    values = rule.values[[row.row for row in rows]].detach().cpu().numpy()
-    return Worst(rows, values, rule.times, len(rule.lengths))
+    """The mean and the range of a rule's values at each time: what `truth_over_time` draws."""
+    return rule.band()
 
 
 def truth_over_time(rule: TruthOverTime | Band, *, ax: Axes | None = None) -> Axes:
@@ -324,13 +268,17 @@ def truth_over_time(rule: TruthOverTime | Band, *, ax: Axes | None = None) -> Ax
     Raises:
         DataError: no cell counts.
     """
-    drawn = rule if isinstance(rule, Band) else band(rule)
+    from fotltn.analysis.over_time import Band
+
+    drawn = rule if isinstance(rule, Band) else rule.band()
     times, single = drawn.times, len(drawn.times) == 1
     if not times:
         raise DataError(_NOTHING)
     with drawing(ax, 5.2, 2.4) as ax:
         if single:
-            ax.vlines(times, drawn.low, drawn.high, color=BLUE, alpha=0.3, lw=8)
+            ax.vlines(
+                times, drawn.low, drawn.high, color=BLUE, alpha=0.3, lw=8, label="lowest to highest"
+            )
         else:
             ax.fill_between(
                 times, drawn.low, drawn.high, color=BLUE, alpha=0.16, linewidth=0,
@@ -342,16 +290,18 @@ def truth_over_time(rule: TruthOverTime | Band, *, ax: Axes | None = None) -> Ax
         ax.set_xlabel("time")
         ax.set_ylabel("value")
         whole_ticks(ax, times)
+        legend_above(ax)
     return ax
 
 
-def heat_map(rule: TruthOverTime | Worst, *, top: int = 30, ax: Axes | None = None) -> Axes:
+def heat_map(rule: TruthOverTime | BindingRows, *, top: int = 30, ax: Axes | None = None) -> Axes:
     """The worst bindings of a rule, one a row, against time; the fuller the colour, the falser.
 
-    What does not count, for a guard or since the trace has ended, is grey.
+    A bar above the map says which degree a colour stands for. A cell is grey where it does not
+    count, because a guard excludes it or its trace has ended.
 
     Args:
-        rule: what `model.truth_over_time` gives, or the worst of it.
+        rule: what `model.truth_over_time` gives, or the first rows of it.
         top: how many bindings to draw at most, the worst first.
         ax: what to draw on, in place of a new figure.
 
@@ -360,13 +310,16 @@ def heat_map(rule: TruthOverTime | Worst, *, top: int = 30, ax: Axes | None = No
     """
     if top < 1:
         raise DataError(f"a heat map has at least 1 row, not {top}")
-    drawn = rule if isinstance(rule, Worst) else worst(rule, top)
+    from fotltn.analysis.over_time import BindingRows
+
+    drawn = rule if isinstance(rule, BindingRows) else rule.top(top)
     rows, times = drawn.rows[:top], drawn.times
     if not rows:
         raise DataError(_NOTHING)
-    with drawing(ax, 5.2, 0.8 + 0.2 * len(rows)) as ax:
+    with drawing(ax, 5.2, 1.0 + 0.2 * len(rows)) as ax:
+        degrees = np.ma.masked_invalid(drawn.values[:top])
         ax.imshow(
-            np.ma.masked_invalid(drawn.values[:top]), cmap=error_colours(), vmin=0, vmax=1,
+            degrees, cmap=error_colours(), vmin=0, vmax=1,
             aspect="auto", interpolation="none",
             extent=(times[0] - 0.5, times[-1] + 0.5, len(rows) - 0.5, -0.5),
         )  # fmt: skip
@@ -376,6 +329,8 @@ def heat_map(rule: TruthOverTime | Worst, *, top: int = 30, ax: Axes | None = No
         ax.grid(visible=False)
         ax.set_xlabel("time")
         whole_ticks(ax, times)
+        gaps = "does not count" if np.ma.is_masked(degrees) else None
+        colour_bar(ax, "degree", gaps=gaps)
     return ax
 
 

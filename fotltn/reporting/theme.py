@@ -5,15 +5,18 @@ matplotlib is loaded when the first figure is made.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
+from weakref import WeakSet
 
 from fotltn.errors import missing
 from fotltn.files import Content, write_files
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.colors import Colormap
     from matplotlib.figure import Figure
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
 # Colours of Okabe and Ito, which differ for all kinds of colour vision.
 BLUE, ORANGE, GREEN = "#0072B2", "#D55E00", "#009E73"
 PINK, YELLOW, SKY = "#CC79A7", "#E69F00", "#56B4E9"
+#: The colour of errors in heat maps, which are pixels: a page does not put its own in place of it.
+ERROR = "#D45D00"
 BLACK, GREY, GRID, WHITE = "#000000", "#595959", "#e4e4e4", "#ffffff"
 
 #: The colours of lines that have no colour of their own.
@@ -62,21 +67,174 @@ def look() -> Any:
     return matplotlib.rc_context(chosen)
 
 
+#: The figures that were made here; what is drawn on them has this look.
+_THEMED: WeakSet[Figure] = WeakSet()
+
+
 def new_figure(width: float, height: float) -> Figure:
     """An empty figure of so many inches that no window shows."""
     from matplotlib.figure import Figure
 
-    return Figure(figsize=(width, height), layout="constrained")
+    figure = Figure(figsize=(width, height), layout="constrained")
+    _THEMED.add(figure)
+    return figure
+
+
+def subplots(
+    rows: int = 1, columns: int = 1, *, width: float = 5.2, height: float = 3.2, **options: Any
+) -> tuple[Figure, Any]:
+    """A figure in the look of this package, with axes to draw on by `ax=`.
+
+    Use it for a figure of several plots. A plot on axes of your own keeps your own style.
+
+    Args:
+        rows: how many rows of axes there are.
+        columns: how many columns.
+        width: of the figure, in inches.
+        height: of the figure, in inches.
+        options: go to `Figure.subplots`, such as `sharey=True`.
+
+    Returns:
+        The figure, and its axes as `Figure.subplots` gives them.
+
+    >>> figure, (left, right) = subplots(1, 2, width=9, height=3)
+    >>> left.spines["top"].get_visible()
+    False
+    """
+    with look():
+        figure = new_figure(width, height)
+        return figure, figure.subplots(rows, columns, **options)
 
 
 @contextmanager
 def drawing(ax: Axes | None, width: float = 5.2, height: float = 3.2) -> Iterator[Axes]:
-    """The axes to draw on: those given, as they look, or new ones with our look."""
-    if ax is not None:
-        yield ax
+    """Axes to draw on: new ones with our look, or yours as they look."""
+    if ax is None:
+        with look():
+            yield new_figure(width, height).add_subplot()
+    else:
+        with look() if ax.get_figure(root=True) in _THEMED else nullcontext():
+            yield ax
+
+
+def legend_above(ax: Axes) -> None:
+    """A legend above axes, where it covers no data; a title goes above the legend."""
+    shown = ax.get_legend_handles_labels()[0]
+    if not shown:
         return
-    with look():
-        yield new_figure(width, height).add_subplot()
+    columns = _columns(shown, _width(ax) - 0.7)
+    ax.legend(
+        handles=shown, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2, ncols=columns,
+        **_LEGEND,
+    )  # fmt: skip
+    if ax.get_title():
+        ax.set_title(ax.get_title(), pad=6 + 14 * math.ceil(len(shown) / columns))
+
+
+def legend_over_all(figure: Figure, handles: Sequence[Artist]) -> int:
+    """One legend above all axes of a figure, where it covers no data; gives its rows."""
+    columns = _columns(handles, figure.get_figwidth() - 0.4)
+    figure.legend(handles=list(handles), loc="outside upper center", ncols=columns, **_LEGEND)
+    return math.ceil(len(handles) / columns)
+
+
+_LEGEND: Mapping[str, Any] = {"frameon": False, "columnspacing": 1.4, "handlelength": 1.8}
+_LETTER, _HANDLE = 0.066, 0.44  # inches of a letter of a legend, and of what is beside its text
+
+
+def _columns(handles: Sequence[Artist], width: float) -> int:
+    """How many entries of a legend fit side by side into so many inches."""
+    letters = [len(str(handle.get_label())) for handle in handles]
+    for columns in range(len(letters), 1, -1):
+        rows = math.ceil(len(letters) / columns)
+        each = [max(letters[i : i + rows]) for i in range(0, len(letters), rows)]
+        if sum(_HANDLE + _LETTER * most for most in each) <= width:
+            return columns
+    return 1
+
+
+def _width(ax: Axes) -> float:
+    """The inches that axes have from left to right, by their place in the grid."""
+    figure, place = ax.get_figure(root=True), ax.get_subplotspec()
+    assert figure is not None
+    columns = 1 if place is None else place.get_gridspec().ncols
+    return figure.get_figwidth() / columns
+
+
+def line_across(ax: Axes, value: float, text: str, *, left: bool = False) -> None:
+    """A dotted line across, with its name above it at the right, or below it at the left."""
+    ax.axhline(value, color=GREY, **DOTTED)
+    place: dict[str, Any] = (
+        {"xytext": (2, -2.5), "ha": "left", "va": "top"}
+        if left
+        else {"xytext": (-2, 2.5), "ha": "right", "va": "bottom"}
+    )
+    ax.annotate(
+        text, (0 if left else 1, value), xycoords=("axes fraction", "data"),
+        textcoords="offset points", color=GREY, fontsize=8, **place,
+        bbox={"facecolor": WHITE, "edgecolor": "none", "alpha": 0.8, "pad": 0.8},
+    )  # fmt: skip
+
+
+def end_of_line(ax: Axes, x: float, y: float, text: str) -> None:
+    """Words beside the last point of a line that say why it ends there."""
+    ax.plot([x], [y], marker="x", color=GREY, markersize=9, mew=1.6, lw=0, zorder=4)
+    ax.annotate(
+        text, (x, y), xytext=(9, 0), textcoords="offset points", ha="left", va="center",
+        color=GREY, fontsize=8,
+    )  # fmt: skip
+
+
+def footer(figure: Figure, text: str) -> None:
+    """A small line at the lower right of a figure, for hardware and versions.
+
+    Args:
+        figure: what the line is below.
+        text: the line.
+
+    >>> figure, _ = subplots()
+    >>> footer(figure, "one thread of x86_64, torch 2.13.0")
+    """
+    figure.supxlabel(text, x=0.995, ha="right", fontsize=7, color=GREY)
+
+
+def percent_ticks(ax: Axes, shares: Sequence[float]) -> None:
+    """Ticks below at shares, as percentages."""
+    ax.set_xticks(list(shares))
+    ax.xaxis.set_major_formatter(lambda value, _: f"{round(100 * value, 4):g} %")
+
+
+def colour_bar(ax: Axes, label: str, *, gaps: str | None = None) -> None:
+    """A bar above axes that says which degree a colour of `error_colours` stands for.
+
+    Args:
+        ax: what the colours are on.
+        label: what the degrees are.
+        gaps: what is grey, if something is.
+    """
+    from matplotlib.offsetbox import AnchoredOffsetbox, DrawingArea, HPacker, TextArea
+    from matplotlib.patches import Rectangle
+
+    colours, parts = error_colours(), 24
+    area = DrawingArea(_BAR, _TALL)
+    for i in range(parts):
+        place, size = (_BAR * i / parts, 0), (_BAR / parts, _TALL)
+        area.add_artist(Rectangle(place, *size, fc=colours(i / (parts - 1)), lw=0, aa=False))
+    area.add_artist(Rectangle((0, 0), _BAR, _TALL, fill=False, ec=GREY, lw=0.6))
+    words: dict[str, Any] = {"textprops": {"fontsize": 8.5}}
+    shown: list[Artist] = [TextArea(f"{label}  0", **words), area, TextArea("1", **words)]
+    if gaps is not None:
+        grey = DrawingArea(_TALL, _TALL)
+        grey.add_artist(Rectangle((0, 0), _TALL, _TALL, fc=colours.get_bad(), lw=0))
+        shown += [TextArea("   "), grey, TextArea(gaps, **words)]
+    box = AnchoredOffsetbox(
+        "lower left", child=HPacker(children=shown, align="center", pad=0, sep=4), frameon=False,
+        pad=0, borderpad=0.4, bbox_to_anchor=(0, 1), bbox_transform=ax.transAxes,
+    )  # fmt: skip
+    ax.add_artist(box)
+
+
+_BAR, _TALL = 70.0, 7.0  # the size of a colour bar, in points
 
 
 def whole_ticks(ax: Axes, numbers: Sequence[int]) -> None:
@@ -93,7 +251,7 @@ def error_colours() -> Colormap:
     """From a full colour at 0 to nothing at 1, on any background; grey where there is no value."""
     from matplotlib.colors import LinearSegmentedColormap, to_rgb
 
-    colour = to_rgb(ORANGE)
+    colour = to_rgb(ERROR)
     fading = LinearSegmentedColormap.from_list("error", [(*colour, 1.0), (*colour, 0.0)])
     return fading.with_extremes(bad=(0.5, 0.5, 0.5, 0.22))
 

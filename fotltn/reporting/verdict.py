@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -96,11 +97,11 @@ def _axioms(audit: Audit | None) -> list[str]:
     if audit is None:
         return []
     violated = by_attention(audit.axioms)
-    violated = [one for one in violated if one.on_model.violations]
+    violated = [one for one in violated if one.on_model.violated]
     if not violated:
         return [f"None of the {count(len(audit.axioms))} axioms is violated."]
     first = violated[0]
-    rate = first.on_model.violations / max(1, first.on_model.decided)
+    rate = first.on_model.rate or 0.0
     verb = "is" if len(violated) == 1 else "are"
     hard = [one.name for one in violated if one.hard]
     words = f" Hard ones among them: {', '.join(hard)}." if hard else ""
@@ -111,12 +112,64 @@ def _axioms(audit: Audit | None) -> list[str]:
     ]
 
 
+#: From this gain over guessing on, and up to this calibration error, predictions need no remark.
+_GAIN, _OFF = 0.1, 0.1
+
+#: The most things to do that a report names.
+_MOST = 5
+
+
+def advice(
+    metrics: Report | None, audit: Audit | None, worst: Mapping[str, str]
+) -> tuple[str, ...]:
+    """What to do next, what matters most first.
+
+    Args:
+        metrics: of predictions of test facts.
+        audit: of the axioms.
+        worst: for violated axioms, where they are worst, in words.
+    """
+    steps: list[str] = []
+    violated = [] if audit is None else [a for a in by_attention(audit.axioms) if a.name in worst]
+    for begin, one in zip(("Look at", "Then look at"), violated, strict=False):
+        must = "must hold, and is violated" if one.hard else "is violated"
+        rate = share(one.on_model.rate)
+        place = f"; begin with {worst[one.name]}" if worst[one.name] else ""
+        steps.append(f"{begin} {one.name}, which {must} in {rate} of its cells{place}.")
+    if metrics is None:
+        steps.append("Hold back some facts for testing, so that predictions can be judged.")
+    else:
+        steps += _about_predictions(metrics)
+    kinds = {} if audit is None else Counter(str(f.kind) for f in audit.warnings if f.axiom)
+    if kinds:
+        words = ", ".join(f"{number_of} {kind}" for kind, number_of in kinds.items())
+        steps.append(f"Go through the warnings about axioms in the full report: {words}.")
+    return tuple(steps[:_MOST]) or ("Nothing needs attention.",)
+
+
+def _about_predictions(metrics: Report) -> list[str]:
+    judged = {n: one for n, one in metrics.predicates.items() if one.pr_auc.defined}
+    steps = []
+    weak = [n for n, one in judged.items() if one.pr_auc.value - one.chance.value < _GAIN]
+    if weak:
+        steps.append(
+            f"Give more labels or axioms for {', '.join(weak)}: predictions are hardly better than "
+            "guessing."
+        )
+    off = [n for n, one in metrics.predicates.items() if one.ece.defined and one.ece.value > _OFF]
+    if off:
+        steps.append(
+            f"Do not read degrees of {', '.join(off)} as probabilities: they are more than "
+            f"{number(_OFF, 1)} off."
+        )
+    return steps
+
+
 def by_attention(axioms: Sequence[AxiomAudit]) -> list[AxiomAudit]:
     """Axioms that need attention first: hard and violated, violated, then by value."""
 
     def rank(one: AxiomAudit) -> tuple[object, ...]:
-        wrong = one.on_model.violations > 0
-        rate = one.on_model.violations / max(1, one.on_model.decided)
+        wrong, rate = not one.on_model.holds, one.on_model.rate or 0.0
         return not (wrong and one.hard), not wrong, -rate, one.value
 
     return sorted(axioms, key=rank)

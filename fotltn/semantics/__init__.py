@@ -1,1 +1,1 @@
-"""What the symbols mean: operators, laws, and the two reference evaluators."""
+"""The meaning of formulas: operators, laws, and the two reference evaluators."""

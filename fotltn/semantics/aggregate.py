@@ -1,7 +1,7 @@
-"""Aggregations over some dimensions of a tensor, counting only what a mask keeps.
+"""Aggregate over some dimensions of a tensor, counting only the points that a mask keeps.
 
-An aggregation over nothing is 0 for the existential ones and 1 for the universal ones. All have
-finite gradients; where a mean is exactly 0 (or a mean of errors exactly 0) its gradient is 0.
+Over no points at all, existential aggregations are 0 and universal ones 1. All gradients are
+finite; where a mean, or a mean of errors, is exactly 0, its gradient is 0.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from fotltn.semantics.config import TConorm, TNorm
 
 
 def p_mean(u: Tensor, p: float, dims: Sequence[int], mask: Tensor | None = None) -> Tensor:
-    """`(1/m Σ u^p)^(1/p)` over the kept points; the maximum for p = ∞.
+    """Compute `(1/m Σ u^p)^(1/p)` over the kept points; the maximum for p = ∞.
 
-    The largest degree is taken out before powers are formed, so that large p does not underflow.
+    The largest degree is factored out before taking powers, so large p does not underflow.
     """
     dims = tuple(dims)
     u, mask = masked(u, mask, 0.0)
@@ -38,7 +38,7 @@ def p_mean(u: Tensor, p: float, dims: Sequence[int], mask: Tensor | None = None)
 
 
 def p_mean_error(u: Tensor, p: float, dims: Sequence[int], mask: Tensor | None = None) -> Tensor:
-    """`1 - (1/m Σ (1-u)^p)^(1/p)` over the kept points; the minimum for p = ∞."""
+    """Compute `1 - (1/m Σ (1-u)^p)^(1/p)` over the kept points; the minimum for p = ∞."""
     if math.isinf(p):
         return fold_conjunction(u, TNorm.MINIMUM, dims, mask)
     return 1 - p_mean(1 - u, p, dims, mask)
@@ -47,7 +47,7 @@ def p_mean_error(u: Tensor, p: float, dims: Sequence[int], mask: Tensor | None =
 def fold_conjunction(
     u: Tensor, kind: TNorm, dims: Sequence[int], mask: Tensor | None = None
 ) -> Tensor:
-    """The t-norm over all kept points."""
+    """Fold the t-norm over all kept points."""
     dims = tuple(dims)
     u, _ = masked(u, mask, 1.0)
     if not dims:
@@ -68,7 +68,7 @@ def fold_conjunction(
 def fold_disjunction(
     u: Tensor, kind: TConorm, dims: Sequence[int], mask: Tensor | None = None
 ) -> Tensor:
-    """The t-conorm over all kept points."""
+    """Fold the t-conorm over all kept points."""
     dims = tuple(dims)
     u, _ = masked(u, mask, 0.0)
     if not dims:
@@ -85,7 +85,7 @@ def fold_disjunction(
 
 
 def power(u: Tensor, p: float) -> Tensor:
-    """`u^p`. For p between 1 and 2 its second derivative is not finite at 0; it counts as 0."""
+    """Compute `u^p`; its second derivative at 0, infinite for p between 1 and 2, counts as 0."""
     if p == 1 or p >= 2:
         return u**p
     zero = u == 0
@@ -93,7 +93,7 @@ def power(u: Tensor, p: float) -> Tensor:
 
 
 def masked(u: Tensor, mask: Tensor | None, neutral: float) -> tuple[Tensor, Tensor | None]:
-    """Values, neutral where the mask leaves them out; and the mask, as large as they are."""
+    """Return the values, neutral where masked out, and the mask expanded to their shape."""
     if mask is None:
         return u, None
     u, mask = torch.broadcast_tensors(u, mask)
@@ -101,17 +101,17 @@ def masked(u: Tensor, mask: Tensor | None, neutral: float) -> tuple[Tensor, Tens
 
 
 def empty(u: Tensor, dims: tuple[int, ...]) -> bool:
-    """Whether there is nothing to aggregate."""
+    """Whether there are no points to aggregate."""
     return any(u.shape[d] == 0 for d in dims)
 
 
 def over_nothing(u: Tensor, dims: tuple[int, ...], value: float) -> Tensor:
-    """The value over nothing, still connected to the graph of `u`."""
+    """Return the value of an empty aggregation, still connected to the graph of `u`."""
     return u.sum(dims) * 0 + value
 
 
 def count(u: Tensor, mask: Tensor | None, dims: tuple[int, ...]) -> Tensor:
-    """How many points are kept, at least 1 so that nothing is divided by 0."""
+    """Count the kept points, at least 1 to avoid division by 0."""
     if mask is None:
         number = math.prod(u.shape[d] for d in dims)
         return torch.tensor(float(number), dtype=u.dtype, device=u.device)
@@ -119,7 +119,7 @@ def count(u: Tensor, mask: Tensor | None, dims: tuple[int, ...]) -> Tensor:
 
 
 def _root(mean: Tensor, p: float) -> Tensor:
-    """`mean^(1/p)`, with gradient 0 where the mean is 0."""
+    """Compute `mean^(1/p)`, with gradient 0 where the mean is 0."""
     zero = mean == 0
     safe = torch.where(zero, torch.ones_like(mean), mean)
     return torch.where(zero, torch.zeros_like(mean), safe ** (1 / p))
@@ -130,7 +130,7 @@ def _last_first(u: Tensor, dims: tuple[int, ...]) -> list[int]:
 
 
 def _probabilistic_sum(u: Tensor, dims: tuple[int, ...]) -> Tensor:
-    """`1 - Π (1 - u)` by pairs, `u + v (1 - u)`, which keeps small degrees."""
+    """Compute `1 - Π (1 - u)` by pairs as `u + v (1 - u)`, which is exact for small degrees."""
     for dim in _last_first(u, dims):
         while u.shape[dim] > 1:
             half = u.shape[dim] // 2

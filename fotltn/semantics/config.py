@@ -1,4 +1,4 @@
-"""Which operators give a formula its value. Plain data: nothing here needs torch."""
+"""The operators that give a formula its value, as plain data: nothing here needs torch."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from fotltn.errors import DataError, SemanticsError, did_you_mean, listing, name
 
 
 class Negation(StrEnum):
-    """How ¬ turns a degree around."""
+    """How ¬ negates a degree."""
 
     STANDARD = "standard"  # 1 - u
     GODEL = "godel"  # 1 if u = 0 else 0
 
 
 class TNorm(StrEnum):
-    """How ∧ joins two degrees."""
+    """How ∧ combines two degrees."""
 
     PRODUCT = "product"  # u v
     MINIMUM = "minimum"  # min(u, v)
@@ -25,7 +25,7 @@ class TNorm(StrEnum):
 
 
 class TConorm(StrEnum):
-    """How ∨ joins two degrees."""
+    """How ∨ combines two degrees."""
 
     PROBABILISTIC_SUM = "probabilistic-sum"  # u + v - u v
     MAXIMUM = "maximum"  # max(u, v)
@@ -33,7 +33,7 @@ class TConorm(StrEnum):
 
 
 class Implication(StrEnum):
-    """How → joins two degrees."""
+    """How → combines two degrees."""
 
     REICHENBACH = "reichenbach"  # 1 - u + u v
     KLEENE_DIENES = "kleene-dienes"  # max(1 - u, v)
@@ -49,9 +49,10 @@ _CONNECTIVES: dict[str, type[StrEnum]] = {
 
 @dataclass(frozen=True, slots=True)
 class PMean:
-    """Generalised means: of the degrees for ∃ and F, of their errors for ∀ and G.
+    """Aggregate by generalised means: of the degrees for ∃ and F, of their errors for ∀ and G.
 
-    `p = inf` gives the exact maximum and minimum.
+    Use a larger `p` to let a few extreme degrees decide, a smaller one to let all degrees count.
+    `p = 1` is the average; `p = inf` gives the exact maximum and minimum.
 
     >>> import fotltn as fot
     >>> strict = fot.Semantics("strict", always=fot.PMean(32))
@@ -63,14 +64,17 @@ class PMean:
     p: float
 
     def __post_init__(self) -> None:
-        """Refuse exponents that give no mean between the average and the extreme."""
+        """Raise an error for an exponent below 1: the mean would lie below the average."""
         if math.isnan(self.p) or self.p < 1:
             raise SemanticsError(f"p must be at least 1 (inf for the exact extreme), not {self.p}")
 
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """∃ and F fold the t-conorm over all points, ∀ and G the t-norm.
+    """Aggregate by connectives: ∃ and F fold the t-conorm over all points, ∀ and G the t-norm.
+
+    Use it for probabilities of independent events: with the product connectives, `G a` is the
+    product of all degrees.
 
     >>> import fotltn as fot
     >>> product = fot.Semantics("mine", always=fot.Fold())
@@ -84,23 +88,26 @@ Aggregation = PMean | Fold
 
 @dataclass(frozen=True, slots=True)
 class Semantics:
-    """A meaning for every symbol of the language.
+    """The functions that compute each connective, quantifier and temporal operator.
+
+    Most users pick a named semantics from `SEMANTICS`. Build one to change single operators.
 
     Args:
-        name: what users call it.
-        negation: a connective, or its name.
-        conjunction: the same.
-        disjunction: the same.
-        implication: the same.
-        exists: aggregation over entities.
-        forall: the same.
-        eventually: aggregation over time; until and release use it and `always`.
-        always: the same.
-        epsilon: LTN's projections away from 0 and 1 before operators whose gradient vanishes or
-            explodes there; 0 leaves values exact.
-        log_space: carry logarithms of degrees, so that long products do not underflow.
-        equality_scale: α of `exp(-α · distance)`.
-        boolean: true and false only, exactly; then the fields above do not matter.
+        name: the name in messages and reports.
+        negation: a connective or its name.
+        conjunction: a connective or its name.
+        disjunction: a connective or its name.
+        implication: a connective or its name.
+        exists: the aggregation over entities for ∃.
+        forall: the aggregation over entities for ∀.
+        eventually: the aggregation over time for F; until and release use it together with
+            `always`.
+        always: the aggregation over time for G.
+        epsilon: how far LTN's projections keep degrees from 0 and 1, before operators whose
+            gradient vanishes or explodes there; 0 keeps degrees exact.
+        log_space: compute with logarithms of degrees, so that long products do not underflow.
+        equality_scale: α in the degree `exp(-α · distance)` of an equality.
+        boolean: compute exact truth with true and false only; the operators above are then ignored.
 
     >>> import fotltn as fot
     >>> mine = fot.Semantics("mine", implication="goguen", forall=fot.PMean(8))
@@ -123,11 +130,11 @@ class Semantics:
     boolean: bool = False
 
     def __post_init__(self) -> None:
-        """Take connectives by name, and refuse combinations that have no meaning."""
+        """Look up connectives by name, and raise an error for combinations without a meaning."""
         for place, kind in _CONNECTIVES.items():
             word = str(getattr(self, place))
             if word not in list(kind):
-                hint = did_you_mean(word, list(kind)) or f"there are {listing(list(kind))}"
+                hint = did_you_mean(word, list(kind)) or f"available: {listing(list(kind))}"
                 raise SemanticsError(f"unknown {place} '{word}'; {hint}")
             object.__setattr__(self, place, kind(word))
         if not 0 <= self.epsilon < 0.5:
@@ -141,7 +148,7 @@ class Semantics:
             )
 
     def with_p(self, p: float) -> Semantics:
-        """The same with another p in every mean."""
+        """Return this semantics with another p in every mean."""
         if self.boolean or not any(isinstance(a, PMean) for a in self.aggregations):
             raise SemanticsError(f"the semantics '{self.name}' has no p")
         mean = PMean(p)
@@ -152,7 +159,7 @@ class Semantics:
 
     @property
     def aggregations(self) -> tuple[Aggregation, Aggregation, Aggregation, Aggregation]:
-        """For ∃, ∀, F and G."""
+        """The aggregations for ∃, ∀, F and G."""
         return self.exists, self.forall, self.eventually, self.always
 
 
@@ -177,22 +184,22 @@ def _every(name: str, aggregation: Aggregation, **options: object) -> Semantics:
     )
 
 
-#: The paper's: product connectives, Reichenbach implication, p-means with p = 4.
+#: The semantics of the paper: product connectives, Reichenbach implication, p-means with p = 4.
 STABLE_PRODUCT = Semantics("stable-product")
 
-#: The same with LTN's projections; values agree with LTNtorch's `stable=True`.
+#: `STABLE_PRODUCT` with LTN's projections; values agree with LTNtorch's `stable=True`.
 LTN = Semantics("ltn", epsilon=1e-4)
 
-#: The paper's ∀ and G, with ∃ and F folding the probabilistic sum: one witness suffices.
+#: ∀ and G as in the paper; ∃ and F fold the probabilistic sum, so one witness suffices.
 WITNESS = Semantics("witness", exists=Fold(), eventually=Fold())
 
-#: Product connectives, and their folds for quantifiers and time.
+#: Product connectives, also folded for quantifiers and time.
 PRODUCT = _every("product", Fold())
 
-#: The same in log space.
+#: `PRODUCT` in log space.
 LOG_PRODUCT = _every("log-product", Fold(), log_space=True)
 
-#: Minimum and maximum with 1 - u, so that De Morgan's laws and a → b = ¬a ∨ b hold.
+#: Minimum, maximum and 1 - u, so De Morgan's laws and a → b = ¬a ∨ b hold.
 GODEL = _every(
     "godel",
     PMean(math.inf),
@@ -201,7 +208,7 @@ GODEL = _every(
     implication=Implication.KLEENE_DIENES,
 )
 
-#: Gödel logic proper: the residual implication and its negation.
+#: Gödel logic proper: minimum and maximum with the residual implication and its negation.
 GODEL_RESIDUAL = replace(
     GODEL, name="godel-residual", negation=Negation.GODEL, implication=Implication.GODEL
 )
@@ -215,10 +222,10 @@ LUKASIEWICZ = _every(
     implication=Implication.LUKASIEWICZ,
 )
 
-#: Product connectives with their residual implication, infimum and supremum.
+#: Product connectives with their residual implication; infimum and supremum for the rest.
 GOGUEN = _every("goguen", PMean(math.inf), implication=Implication.GOGUEN)
 
-#: Exact Boolean truth of FO-LTLf.
+#: The exact Boolean truth of FO-LTLf.
 CRISP = Semantics("crisp", boolean=True)
 
 SEMANTICS: dict[str, Semantics] = {
@@ -228,11 +235,11 @@ SEMANTICS: dict[str, Semantics] = {
         GOGUEN, CRISP,
     )
 }  # fmt: skip
-"""The named semantics, which `semantics=` takes by name."""
+"""All named semantics by name; the argument `semantics=` accepts these names."""
 
 
 def named(name: str) -> Semantics:
-    """The semantics of that name.
+    """Return the semantics with this name.
 
     >>> named("godel").conjunction
     <TNorm.MINIMUM: 'minimum'>
@@ -244,13 +251,13 @@ def named(name: str) -> Semantics:
 
 
 def semantics_of(semantics: str | Semantics, p: float | None = None) -> Semantics:
-    """A semantics, or the one of that name, with another exponent if one is given."""
+    """Return a semantics, looked up if given by name, with exponent `p` in all means if given."""
     meaning = named(semantics) if isinstance(semantics, str) else semantics
     return meaning if p is None else meaning.with_p(p)
 
 
 def check_threshold(threshold: float | None, semantics: Semantics) -> None:
-    """Refuse a threshold that would not be used, or under which everything is true or false."""
+    """Raise an error for a threshold without effect, or one that makes everything true or false."""
     if threshold is None:
         return
     if not semantics.boolean:
@@ -259,6 +266,6 @@ def check_threshold(threshold: float | None, semantics: Semantics) -> None:
 
 
 def check_share(threshold: float | None) -> None:
-    """Refuse a threshold under which everything, or nothing, is true."""
+    """Raise an error for a threshold that makes everything or nothing true."""
     if threshold is not None and not 0 < threshold <= 1:
-        raise DataError(f"a threshold lies above 0 and at most at 1, not at {threshold}")
+        raise DataError(f"a threshold must be above 0 and at most 1, not {threshold}")

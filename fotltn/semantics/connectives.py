@@ -19,16 +19,16 @@ def away_from_one(u: Tensor, epsilon: float) -> Tensor:
 
 
 def negate(u: Tensor, kind: Negation) -> Tensor:
-    """¬u."""
+    """Compute ¬u."""
     match kind:
         case Negation.STANDARD:
             return 1 - u
         case Negation.GODEL:
-            return (u == 0).to(u.dtype) + 0 * u  # a step: its gradient is 0, not missing
+            return (u == 0).to(u.dtype) + 0 * u  # a step function: keep a gradient, which is 0
 
 
 def conjoin(u: Tensor, v: Tensor, kind: TNorm, epsilon: float = 0.0) -> Tensor:
-    """U ∧ v; ε applies to the product, whose gradient vanishes at 0."""
+    """Compute u ∧ v; ε applies to the product, whose gradient vanishes at 0."""
     match kind:
         case TNorm.PRODUCT:
             return away_from_zero(u, epsilon) * away_from_zero(v, epsilon)
@@ -39,7 +39,7 @@ def conjoin(u: Tensor, v: Tensor, kind: TNorm, epsilon: float = 0.0) -> Tensor:
 
 
 def disjoin(u: Tensor, v: Tensor, kind: TConorm, epsilon: float = 0.0) -> Tensor:
-    """U ∨ v; ε applies to the probabilistic sum, whose gradient vanishes at 1."""
+    """Compute u ∨ v; ε applies to the probabilistic sum, whose gradient vanishes at 1."""
     match kind:
         case TConorm.PROBABILISTIC_SUM:
             u, v = away_from_one(u, epsilon), away_from_one(v, epsilon)
@@ -51,11 +51,11 @@ def disjoin(u: Tensor, v: Tensor, kind: TConorm, epsilon: float = 0.0) -> Tensor
 
 
 def imply(u: Tensor, v: Tensor, kind: Implication, epsilon: float = 0.0) -> Tensor:
-    """U → v."""
+    """Compute u → v."""
     match kind:
         case Implication.REICHENBACH:
             u, v = away_from_zero(u, epsilon), away_from_one(v, epsilon)
-            return 1 - u * (1 - v)  # 1 - u + u v, likewise
+            return 1 - u * (1 - v)  # 1 - u + u v, exact where u or v is 0 or 1
         case Implication.KLEENE_DIENES:
             return torch.maximum(1 - u, v)
         case Implication.LUKASIEWICZ:
@@ -67,5 +67,5 @@ def imply(u: Tensor, v: Tensor, kind: Implication, epsilon: float = 0.0) -> Tens
             u = away_from_zero(u, epsilon)
             u, v = torch.broadcast_tensors(u, v)
             holds = u <= v
-            # Where it holds the quotient is not used, but its gradient must be finite there too.
+            # Where u <= v the quotient is unused, but its gradient must still be finite.
             return torch.where(holds, torch.ones_like(v), v / torch.where(holds, 1, u))

@@ -1,7 +1,7 @@
 """Exact Boolean truth of FO-LTLf with past and bounds, at every time point.
 
 Shares nothing with the real-valued operators: F and G are computed by counting, until by its
-one-step recursion, which hold in two-valued logic and only there.
+one-step recursion. Both are correct only in two-valued logic.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _COMPARE = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operato
 
 
 def evaluate(formula: c.Formula, tables: Tables, *, threshold: float | None = None) -> Value:
-    """The truth of a formula, as Booleans with axes (trace, free variables …, time).
+    """Compute the truth of a formula, as Booleans of shape (trace, *free variables, time).
 
     Args:
         formula: a core formula.
-        tables: the tables. Degrees other than 0 and 1 are refused, unless there is a
-        threshold: degrees at or above it are true.
+        tables: the tables; without a threshold, degrees must be 0 or 1.
+        threshold: the smallest degree that counts as true.
 
     Raises:
         DataError: a degree is neither 0 nor 1, and there is no threshold.
@@ -48,13 +48,13 @@ def evaluate(formula: c.Formula, tables: Tables, *, threshold: float | None = No
 
 
 def compare(op: str, a: Tensor, b: Tensor) -> Tensor:
-    """`a op b`, elementwise, in the lower precision of the two: 0.1 is 0.1 in both."""
+    """Compute `a op b` elementwise in the lower precision of the two, so 0.1 equals 0.1."""
     result: Tensor = _COMPARE[op](*alike(a, b))
     return result
 
 
 def alike(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """Two terms in the lower precision of the two."""
+    """Convert two tensors to the lower precision of the two."""
     if a.is_floating_point() and b.is_floating_point() and a.dtype != b.dtype:
         lower = min(a.dtype, b.dtype, key=lambda kind: torch.finfo(kind).bits)
         return a.to(lower), b.to(lower)
@@ -112,7 +112,7 @@ def _value(
 
 
 def looked_up(table: Tensor, args: tuple[c.Term, ...], below: list[Value], tables: Tables) -> Value:
-    """Terms looked up in a table; of variables that run over all entities, the table itself."""
+    """Look terms up in a table; for variables over all entities, return the table itself."""
     axes = tuple(a.axis for a in args if isinstance(a, c.Variable) and a.column is None)
     if len(axes) == len(args) == len(set(axes)) and not any(a in tables.cuts for a in axes):
         return Value(axes, table)
@@ -120,10 +120,10 @@ def looked_up(table: Tensor, args: tuple[c.Term, ...], below: list[Value], table
 
 
 def true(name: str, degrees: Tensor, threshold: float | None) -> Tensor:
-    """Which degrees of a predicate are true.
+    """Return which degrees of a predicate count as true.
 
     Raises:
-        DataError: one is neither 0 nor 1, and there is no threshold.
+        DataError: a degree is neither 0 nor 1, and there is no threshold.
     """
     if degrees.dtype == torch.bool:
         return degrees
@@ -133,8 +133,8 @@ def true(name: str, degrees: Tensor, threshold: float | None) -> Tensor:
     if bool(odd.any()):
         value = degrees[odd][0].item()
         raise DataError(
-            f"'{name}' has the degree {value:g}, where only 0 and 1 are allowed (in a guard, or "
-            "under the crisp semantics without a threshold)"
+            f"'{name}' has the degree {value:g}; a guard, or the crisp semantics without a "
+            "threshold, allows only 0 and 1"
         )
     return degrees == 1
 
@@ -151,7 +151,7 @@ def _quantify(
 
 
 def shift(u: Tensor, steps: int, past: bool, outside: bool, lengths: Tensor) -> Tensor:
-    """One point after another: its value `steps` away, if that is inside the trace."""
+    """Return the value `steps` away at each time point, or `outside` beyond the trace."""
     out = moved(u, steps, past, outside)
     if past:
         return out
@@ -160,7 +160,7 @@ def shift(u: Tensor, steps: int, past: bool, outside: bool, lengths: Tensor) -> 
 
 
 def moved(u: Tensor, steps: int, past: bool, outside: bool = False) -> Tensor:
-    """The value `steps` away at each point of the tables, wherever traces end."""
+    """Return the value `steps` away at each time point of the tables, ignoring ends of traces."""
     out = torch.full_like(u, outside)
     horizon = u.shape[-1]
     if steps >= horizon:
@@ -173,7 +173,7 @@ def moved(u: Tensor, steps: int, past: bool, outside: bool = False) -> Tensor:
 
 
 def _some(u: Tensor, window: c.Window, past: bool, lengths: Tensor) -> Tensor:
-    """Whether any point of a window is true: how many are true up to its end, and to its begin."""
+    """Whether any time point of a window is true, by the difference of two running counts."""
     horizon = u.shape[-1]
     times = torch.arange(horizon, device=u.device)
     inside = within(lengths, times, u.dim())
@@ -186,7 +186,7 @@ def _some(u: Tensor, window: c.Window, past: bool, lengths: Tensor) -> Tensor:
 
 
 def until(u: Tensor, v: Tensor, window: c.Window, past: bool, lengths: Tensor) -> Tensor:
-    """Until by recursion over bounds and time: `a U[l,h] b = a ∧ X(a U[l-1,h-1] b)` for l > 0."""
+    """Compute until by recursion: `a U[l,h] b = a ∧ X(a U[l-1,h-1] b)` for l > 0."""
     low, high = window.low, window.high
     if high is not None and low > high:
         return torch.zeros_like(u)
@@ -197,7 +197,7 @@ def until(u: Tensor, v: Tensor, window: c.Window, past: bool, lengths: Tensor) -
 
 
 def _near(u: Tensor, v: Tensor, reach: int | None, past: bool, lengths: Tensor) -> Tensor:
-    """`a U b` within `reach` steps: `b ∨ (a ∧ X(a U b))`, walking back from the end."""
+    """Compute `a U b` within `reach` steps as `b ∨ (a ∧ X(a U b))`, backwards from the end."""
     horizon = u.shape[-1]
     inside = within(lengths, torch.arange(horizon, device=u.device), u.dim())
     now = reached = v & inside

@@ -1,4 +1,4 @@
-"""Exact Boolean truth at a cost that follows the facts; the same truth as `crisp`."""
+"""Exact Boolean truth, equal to `crisp`, at a cost that grows with the facts, not the cells."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fotltn.tree import fold
 
 
 def truth(formula: c.Formula, truths: Truths, *, threshold: float | None = None) -> TruthRows:
-    """The truth of a formula; arguments as of `crisp.evaluate`.
+    """Compute the truth of a formula; the arguments are those of `crisp.evaluate`.
 
     Raises:
         DataError: a degree is neither 0 nor 1, and there is no threshold.
@@ -101,7 +101,7 @@ def _visit(
 
 
 def _some(u: Tensor, lengths: Tensor, window: c.Window, past: bool) -> Tensor:
-    """Whether any point of a window is true: of one point, of two, of four, and so on."""
+    """Whether any time point of a window is true: over one point, two, four, and so on."""
     near = u & within(lengths, torch.arange(u.shape[-1], device=u.device), u.dim())
     points, wanted = 1, _points(window, u.shape[-1])
     if not wanted:
@@ -114,13 +114,13 @@ def _some(u: Tensor, lengths: Tensor, window: c.Window, past: bool) -> Tensor:
 
 
 def _points(window: c.Window, horizon: int) -> int:
-    """How many points of the tables a window can have."""
+    """Return the most time points of the tables that a window can contain."""
     last = horizon - 1 if window.high is None else min(window.high, horizon - 1)
     return max(0, last - window.low + 1)
 
 
 def _until(u: Tensor, v: Tensor, lengths: Tensor, window: c.Window, past: bool) -> Tensor:
-    """Until over one point, two, four, and so on: `b`, or `a` for so long, and then again."""
+    """Compute until over one point, two, four, …: `b` holds, or `a` until the next stretch."""
     near = v & within(lengths, torch.arange(u.shape[-1], device=u.device), u.dim())
     points, wanted, so_far = 1, _points(window, u.shape[-1]), u
     if not wanted:
@@ -138,7 +138,7 @@ def _until(u: Tensor, v: Tensor, lengths: Tensor, window: c.Window, past: bool) 
 
 
 def _throughout(u: Tensor, points: int, past: bool) -> Tensor:
-    """Whether it is true at this point and the next ones, so many in all."""
+    """Whether it is true at this time point and the following ones, `points` in total."""
     known = 1
     so_far = u
     while known < points:
@@ -151,7 +151,7 @@ def _throughout(u: Tensor, points: int, past: bool) -> Tensor:
 def _facts(
     atom: c.Atom, table: SparseTable, terms: list[Value], truths: Truths, threshold: float | None
 ) -> TruthRows:
-    """The truth of an atom by the facts of its predicate."""
+    """Compute the truth of an atom from the facts of its predicate."""
     tables, name = truths.tables, atom.predicate
     axes = [a.axis for a in atom.args if isinstance(a, c.Variable) and a.column is None]
     if not len(axes) == len(atom.args) == len(set(axes)):
@@ -179,7 +179,7 @@ def _facts(
 
 
 def _read(name: str, table: SparseTable, threshold: float | None) -> tuple[bool, Tensor]:
-    """Whether what is not listed is true, and which facts are."""
+    """Return whether unlisted facts are true, and which listed facts are."""
     rest = torch.tensor([table.default], dtype=torch.float64)
     return bool(crisp.true(name, rest, threshold)), crisp.true(name, table.value, threshold)
 
@@ -187,9 +187,9 @@ def _read(name: str, table: SparseTable, threshold: float | None) -> tuple[bool,
 def _looked_up(
     atom: c.Atom, table: SparseTable, terms: list[Value], truths: Truths, threshold: float | None
 ) -> TruthRows:
-    """The same where arguments are other terms: constants, members of tuples, functions."""
+    """Do the same for arguments that are constants, members of tuples or functions."""
     tables = truths.tables
-    if any(t.tensor.shape[-1] > 1 or t.tensor.shape[0] > 1 for t in terms):  # of another time
+    if any(t.tensor.shape[-1] > 1 or t.tensor.shape[0] > 1 for t in terms):  # changes over time
         truths.room(4 * math.prod(table.shape))
         dense = tables.predicate(atom.predicate)
         axes, degrees = gather(dense, terms)
@@ -214,6 +214,6 @@ def _looked_up(
 def everywhere(
     formula: c.Formula, tables: Tables, *, threshold: float | None, budget: int, what: str
 ) -> Value:
-    """The truth of a formula for every binding of its free variables, as `crisp.evaluate`."""
+    """Compute the truth for every binding of the free variables, as `crisp.evaluate` does."""
     truths = Truths(tables, budget, what)
     return truths.laid_out(truth(formula, truths, threshold=threshold))

@@ -1,4 +1,4 @@
-"""Tables from tensors: axes, sizes and degrees checked against a signature."""
+"""Build tables from tensors, with shapes, sizes and degrees checked against a signature."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fotltn.tree import postorder
 T = TypeVar("T", bound=Tensor | SparseTable)
 
 
-def interpret(
+def tables_of_tensors(
     signature: Signature,
     predicates: Mapping[str, Any],
     *,
@@ -35,13 +35,13 @@ def interpret(
     horizon: int | None = None,
     declared: bool = True,
 ) -> Tables:
-    """Check tables against a signature and put them together.
+    """Check tables against a signature and build `Tables` from them.
 
-    Tables that the signature does not know are left alone. If it was `declared`, and not read off
-    a formula, what it says is static must be so.
+    Tables that the signature does not mention are ignored. If the signature was `declared`, rather
+    than inferred from a formula, its static predicates and functions must have no time axis.
     """
     if not isinstance(predicates, Mapping):
-        raise DataError(f"predicates are a mapping from names to tables, not {predicates!r}")
+        raise DataError(f"predicates must be a mapping from names to tables, not {predicates!r}")
     written = set() if used is None else set(postorder(used))
     atoms = {n.predicate for n in written if isinstance(n, c.Atom)}
     applied = {n.function for n in written if isinstance(n, c.Apply)}
@@ -66,7 +66,7 @@ def interpret(
     length, count = shapes.lengths(lengths, horizon)
     mapped = {n: _inside_only(t, count, length) for n, t in mapped.items()}
     for name, table in tables.items():
-        if isinstance(table, Tensor):  # degrees of facts are checked, and are no padding
+        if isinstance(table, Tensor):  # facts have no padding, and their degrees are checked
             tables[name] = inside = _inside_only(table, count, length)
             seen = inside if shapes.batched else inside[0]
             check_degrees(name, seen if len(degrees[name].shape) == seen.dim() else seen[..., 0])
@@ -78,7 +78,7 @@ def interpret(
     named = {}
     for name, number in (constants or {}).items():
         if (entity := whole_number(number)) is None:
-            raise DataError(f"the constant '{name}' is the number of an entity, not {number!r}")
+            raise DataError(f"the constant '{name}' must be an entity number, not {number!r}")
         named[name] = entity
     sizes = {s: n for s, (n, _) in shapes.sizes.items()}
     for name, result in mapped.items():
@@ -91,7 +91,7 @@ def interpret(
             matters = used is None or c.Constant(name, sort) in written
             if sort in sizes and not 0 <= number < sizes[sort] and matters:
                 raise DataError(
-                    f"constant '{name}' is entity {number}, but sort '{sort}' has {sizes[sort]}"
+                    f"constant '{name}' is entity {number}; sort '{sort}' has only {sizes[sort]}"
                 )
     values = [t.value if isinstance(t, SparseTable) else t for t in degrees.values()]
     kinds = {t.dtype for t in values if t.is_floating_point()}
@@ -109,26 +109,26 @@ def _none_missing(kind: str, tables: Mapping[str, Any], needed: Iterable[str]) -
     missing = sorted(set(needed) - set(tables))
     if missing:
         hint = name_hint(missing[0], tables, "tables:")
-        raise DataError(f"no table is given for the {kind} '{missing[0]}'; {hint}")
+        raise DataError(f"no table was given for the {kind} '{missing[0]}'; {hint}")
 
 
 class TableShapes:
-    """The axes of tables, and the sizes that they say, compared across tables.
+    """Checks that the axes of tables are right, and that sizes agree across tables.
 
     Args:
-        batched: tables begin with an axis for traces.
-        declared: what is said to be static must be so.
+        batched: whether tables begin with an axis for traces.
+        declared: whether static predicates and functions must have no time axis.
     """
 
     def __init__(self, *, batched: bool, declared: bool) -> None:
-        """Begin without tables."""
+        """Start without tables."""
         self.batched, self.declared = batched, declared
-        self.sizes: dict[str, tuple[int, str]] = {}  # entities by sort, and which table said so
+        self.sizes: dict[str, tuple[int, str]] = {}  # entities by sort, and their table
         self.times: dict[str, int] = {}
         self.traces: dict[str, int] = {}
 
     def shaped(self, what: str, table: T, decl: PredicateDecl | FunctionDecl) -> T:
-        """The table with axes (trace, arguments …, time)."""
+        """Return the table with shape (trace, *arguments, time)."""
         sorts, static = decl.sorts, decl.static if self.declared else None
         if isinstance(table, SparseTable):
             table = self._as_written(table, len(sorts), static)  # type: ignore[assignment]
@@ -149,7 +149,7 @@ class TableShapes:
         return table
 
     def add(self, what: str, shape: Sequence[int], sorts: Sequence[str], *, timed: bool) -> None:
-        """Compare a table with axes (trace, arguments …, time) with those before it."""
+        """Compare the shape (trace, *arguments, time) of a table with earlier tables."""
         if timed:
             self.times[what] = shape[-1]
         if self.batched:
@@ -158,7 +158,7 @@ class TableShapes:
             self._same_size(sort, shape[1 + place], f"argument {place + 1} of {what}")
 
     def _as_written(self, table: SparseTable, arguments: int, static: bool | None) -> SparseTable:
-        """Facts with the axes that a dense table would have: those of size 1 are not written."""
+        """Give facts the axes that a dense table would have; axes of size 1 are omitted."""
         if len(table.shape) != arguments + 2:
             return table
         index, shape = table.index, table.shape
@@ -173,23 +173,24 @@ class TableShapes:
         if known != size:
             shown = "" if sort.startswith("<") else f" (sort '{sort}')"
             raise DataError(
-                f"{where} has {known} entities, {what} has {size}, but both are of one sort{shown}"
+                f"{where} has {known} entities, {what} has {size}, but both are of the same "
+                f"sort{shown}"
             )
 
     def features(self, signature: Signature, features: Mapping[str, Any]) -> dict[str, Tensor]:
-        """Vectors with axes (trace, entity, feature)."""
+        """Check feature vectors and return them with shape (trace, entity, feature)."""
         vectors = {}
         for sort, value in features.items():
             what = f"features of '{sort}'"
             if sort not in signature.sorts:
                 hint = name_hint(sort, signature.sorts, "sorts:")
-                raise DataError(f"features are given for an unknown sort '{sort}'; {hint}")
+                raise DataError(f"features were given for an unknown sort '{sort}'; {hint}")
             table = _tensor(what, value)
             if table.dim() != 2 + self.batched:
                 axes = "(trace, entity, feature)" if self.batched else "(entity, feature)"
                 raise DataError(f"{what} have shape {tuple(table.shape)}; expected {axes}")
             if not bool(table.isfinite().all()):
-                raise DataError(f"{what} are not all finite numbers")
+                raise DataError(f"{what} must all be finite numbers")
             vectors[sort] = table if self.batched else table.unsqueeze(0)
             self._same_size(sort, table.shape[-2], what)
             if self.batched:
@@ -199,13 +200,13 @@ class TableShapes:
     def lengths(
         self, lengths: Sequence[int] | Tensor | None, horizon: int | None
     ) -> tuple[int, Tensor]:
-        """The common number of time points, and that of each trace."""
+        """Return the common number of time points, and the number for each trace."""
         if len(set(self.times.values())) > 1:
             first, *others = self.times.items()
             second = next(other for other in others if other[1] != first[1])
             raise DataError(
                 f"{first[0]} has {first[1]} time points, {second[0]} has {second[1]}; all must "
-                "agree"
+                "be equal"
             )
         count = None if lengths is None else _whole_lengths(lengths)
         total = next(iter(self.times.values()), horizon)
@@ -214,23 +215,23 @@ class TableShapes:
         if horizon is not None and total != horizon:
             raise DataError(f"the horizon is {horizon}, but tables have {total} time points")
         if total < 1:
-            raise DataError("a trace has at least one time point")
+            raise DataError("a trace must have at least one time point")
         if count is None:
             return total, torch.tensor([total])
         for what, number in self.traces.items():
             if number not in (1, len(count)):
-                raise DataError(f"{what} has {number} traces, but {len(count)} lengths are given")
+                raise DataError(f"{what} has {number} traces, but {len(count)} lengths were given")
         outside = (count < 1) | (count > total)
         if bool(outside.any()):
             place = int(outside.nonzero()[0])
             raise DataError(
-                f"trace {place} has length {int(count[place])}; lengths lie between 1 and {total}"
+                f"trace {place} has length {int(count[place])}; it must be from 1 to {total}"
             )
         return total, count.long()
 
 
 def whole_number(value: object) -> int | None:
-    """A whole number of Python, NumPy or PyTorch; None if it is none."""
+    """Return a Python, NumPy or PyTorch integer as an int, or None if the value is not one."""
     if isinstance(value, bool) or getattr(value, "dtype", None) in (bool, torch.bool):
         return None
     try:
@@ -240,14 +241,14 @@ def whole_number(value: object) -> int | None:
 
 
 def as_table(what: str, value: Any) -> Tensor | SparseTable:
-    """A table of degrees; a sparse tensor of PyTorch is one of facts."""
+    """Convert a value to a table of degrees; a sparse PyTorch tensor becomes a table of facts."""
     if isinstance(value, SparseTable):
         for part in (value.index, value.value):
             _numbers(what, part)
         return _checked_facts(what, value.index, value.value, value.shape, value.default)
     if isinstance(value, Tensor) and value.layout == torch.sparse_coo and not value.is_meta:
         if value.dense_dim():
-            raise DataError(f"the table of {what} has dense dimensions inside of sparse ones")
+            raise DataError(f"the table of {what} has dense dimensions inside sparse ones")
         facts = value.coalesce()
         return _checked_facts(what, facts.indices(), facts.values(), facts.shape, 0.0)
     return _tensor(what, value)
@@ -275,20 +276,20 @@ def _tensor(what: str, value: Any) -> Tensor:
 
 
 def _numbers(what: str, table: Tensor) -> Tensor:
-    """Refuse tensors that have no numbers, or not one for each cell."""
+    """Raise an error for tensors that hold no numbers, or not one for each cell."""
     if table.is_meta:
-        raise DataError(f"the table of {what} is on the device 'meta', where there are no numbers")
+        raise DataError(f"the table of {what} is on the device 'meta', which holds no numbers")
     if table.layout != torch.strided or table.is_nested or table.is_quantized:
         kind = "nested" if table.is_nested else "quantized" if table.is_quantized else table.layout
         raise DataError(
-            f"the table of {what} is a tensor of the kind {kind}; give a dense one, or for a "
-            "predicate one of the layout torch.sparse_coo"
+            f"the table of {what} is a tensor of the kind {kind}; give a dense tensor or, for a "
+            "predicate, one with the layout torch.sparse_coo"
         )
     return table
 
 
 def _inside_only(table: Tensor, lengths: Tensor, horizon: int) -> Tensor:
-    """A table in which padding beyond the end of a trace, whatever it is, is 0."""
+    """Return the table with 0 in place of the padding beyond the end of each trace."""
     if table.shape[-1] == 1 or bool((lengths == horizon).all()):
         return table
     inside = within(lengths, torch.arange(horizon), table.dim()).to(table.device)
@@ -301,24 +302,24 @@ def _tuples(name: str, value: Any, places: int) -> Tensor:
         return torch.zeros((0, places), dtype=torch.int64)
     if table.dim() != 2 or table.shape[1] != places or table.is_floating_point():
         raise DataError(
-            f"relation '{name}' lists tuples of {places} entity numbers, with axes "
+            f"relation '{name}' must list tuples of {places} entity numbers, with axes "
             f"(tuple, place); its table has shape {tuple(table.shape)} and type {table.dtype}"
         )
     return table.long()
 
 
 def check_degrees(name: str, table: Tensor) -> None:
-    """Refuse degrees outside [0, 1], NaN above all."""
+    """Raise an error for degrees outside [0, 1], in particular NaN."""
     if table.dtype == torch.bool or table.numel() == 0:
         return
     if table.is_complex():
-        raise DataError(f"the table of predicate '{name}' has complex numbers")
+        raise DataError(f"the table of predicate '{name}' has complex numbers; degrees are real")
     bad = ~((table >= 0) & (table <= 1))
     if bool(bad.any()):
         place = tuple(bad.nonzero()[0].tolist())
         raise DataError(
             f"predicate '{name}' has the degree {table[place].item()} at {list(place)}; "
-            "degrees lie in [0, 1]"
+            "degrees must be from 0 to 1"
         )
 
 
@@ -328,20 +329,20 @@ def _whole_lengths(lengths: Sequence[int] | Tensor) -> Tensor:
     except (TypeError, ValueError, RuntimeError):
         count = torch.tensor(0.0)
     if count.dim() != 1 or count.is_floating_point() or count.dtype == torch.bool:
-        raise DataError("lengths are whole numbers, one for each trace")
+        raise DataError("lengths must be whole numbers, one for each trace")
     return count
 
 
 def check_results(decl: FunctionDecl, table: Tensor, sizes: Mapping[str, int]) -> Tensor:
-    """Results of functions, which must be entities of their sort, or finite numbers."""
+    """Check that results of a function are entities of its sort, or finite numbers."""
     if decl.result == c.REAL:
         if bool((~table.isfinite()).any()):
             raise DataError(f"function '{decl.name}' has a result that is not a finite number")
         return table
     if table.is_floating_point() or table.dtype == torch.bool:
         raise DataError(
-            f"function '{decl.name}' gives entities, so its table must hold whole numbers; one "
-            "that gives numbers is declared in a theory with the result 'real'"
+            f"function '{decl.name}' returns entities, so its table must hold whole numbers; for "
+            "a function that returns numbers, declare the result 'real' in a theory"
         )
     _in_range(f"function '{decl.name}'", table, sizes.get(decl.result))
     return table.long()
@@ -353,12 +354,12 @@ def _in_range(what: str, numbers: Tensor, size: int | None) -> None:
     low, high = int(numbers.min()), int(numbers.max())
     if low < 0 or high >= size:
         raise DataError(
-            f"{what} names entity {low if low < 0 else high}, but there are 0 to {size - 1}"
+            f"{what} names entity {low if low < 0 else high}; entities are 0 to {size - 1}"
         )
 
 
 def _to(table: Tensor | SparseTable, dtype: torch.dtype) -> Tensor | SparseTable:
-    """A table of degrees in a precision; whole numbers and Booleans stay as they are."""
+    """Convert degrees to a precision; whole numbers and Booleans stay as they are."""
     if isinstance(table, SparseTable):
         return replace(table, value=table.value.to(dtype))
     return table.to(dtype) if table.is_floating_point() else table

@@ -1,8 +1,8 @@
-"""Which laws a semantics obeys exactly: the only licence that the optimiser has to rewrite.
+"""The laws that a semantics obeys exactly; the optimiser may rewrite by no others.
 
-A law is two formulas that have the same value under every interpretation with non-empty domains.
-In two-valued logic nearly all of these hold; with graded truth most hold in some semantics only,
-and `holds` says in which. A test proves every law that is listed and refutes every one that is not.
+A law is a pair of formulas that have the same value under every interpretation with non-empty
+domains. Nearly all laws hold in two-valued logic. With graded truth most hold only in some
+semantics, and `holds` says in which. A test proves every listed law and refutes every other one.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _standard(s: Semantics) -> bool:
 
 
 def _exact_and(s: Semantics) -> bool:
-    """∧ is a t-norm: no projection disturbs it."""
+    """Whether ∧ is a t-norm, undisturbed by a projection."""
     return s.epsilon == 0 or s.conjunction is not TNorm.PRODUCT
 
 
@@ -61,7 +61,7 @@ def _de_morgan(s: Semantics) -> bool:
 
 
 def _godel_not_and(s: Semantics) -> bool:
-    """Gödel negation gives 0 or 1, which both sides agree on if ∧ is 0 only where a part is."""
+    """Whether Gödel negation, which gives 0 or 1, agrees: ∧ must be 0 only where a part is 0."""
     divides = s.conjunction is not TNorm.LUKASIEWICZ
     return not _standard(s) and divides and _exact_and(s) and _exact_or(s)
 
@@ -71,19 +71,19 @@ def _godel_not_or(s: Semantics) -> bool:
 
 
 def _extreme(how: Aggregation, s: Semantics, universal: bool) -> bool:
-    """The aggregation is the exact minimum or maximum."""
+    """Whether the aggregation is the exact minimum or maximum."""
     if isinstance(how, PMean):
         return math.isinf(how.p)
     return s.conjunction is TNorm.MINIMUM if universal else s.disjunction is TConorm.MAXIMUM
 
 
 def _pure_mean(how: Aggregation, s: Semantics) -> bool:
-    """A p-mean without projections, p = ∞ included."""
+    """Whether the aggregation is a p-mean without projections, including p = ∞."""
     return isinstance(how, PMean) and (s.epsilon == 0 or math.isinf(how.p))
 
 
 def _pure(how: Aggregation, s: Semantics) -> bool:
-    """An aggregation that can be done in steps."""
+    """Whether the aggregation can be done in steps."""
     return isinstance(how, Fold) or _pure_mean(how, s)
 
 
@@ -92,7 +92,7 @@ def _average(how: Aggregation) -> bool:
 
 
 def _dual_aggregation(existential: Aggregation, universal: Aggregation, s: Semantics) -> bool:
-    """¬∀ = ∃¬; of extremes also under Gödel negation, where both sides are 0 or 1."""
+    """Whether ¬∀ = ∃¬; true of extremes also under Gödel negation, where both sides are 0 or 1."""
     extremes = _extreme(existential, s, False) and _extreme(universal, s, True)
     if not _standard(s):
         return extremes
@@ -102,7 +102,7 @@ def _dual_aggregation(existential: Aggregation, universal: Aggregation, s: Seman
 
 
 def _one_kind(first: Aggregation, second: Aggregation, s: Semantics, universal: bool) -> bool:
-    """Two aggregations of one polarity can change places."""
+    """Whether two aggregations of the same polarity can be swapped."""
     extreme = _extreme(first, s, universal) and _extreme(second, s, universal)
     return extreme or (first == second and (_pure(first, s) or _average(first)))
 
@@ -116,20 +116,20 @@ def _s_implication(s: Semantics) -> bool:
 
 
 def _leaves(how: Aggregation, s: Semantics, universal: bool, multiplies: bool) -> bool:
-    """A degree can be taken out of an aggregation, if the connective multiplies by it."""
+    """Whether a degree can be moved out of an aggregation if the connective multiplies by it."""
     homogeneous = _pure_mean(how, s) and multiplies and s.epsilon == 0
     return homogeneous or _extreme(how, s, universal)
 
 
 def _splits(how: Aggregation, s: Semantics) -> bool:
-    """A universal aggregation is a conjunction of its parts."""
+    """Whether a universal aggregation is the conjunction of its parts."""
     least = _extreme(how, s, True) and s.conjunction is TNorm.MINIMUM
     return (isinstance(how, Fold) and _exact_and(s)) or least
 
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """Two formulas, and the semantics under which they are the same."""
+    """Two formulas, and a test for the semantics in which they have the same value."""
 
     left: str
     right: str
@@ -137,7 +137,9 @@ class Schema:
 
 
 class Law(Enum):
-    """Laws by name; propositions a, b, c and g stand for any formula without the variable y.
+    """A law, by name; a, b, c and g stand for any formulas that do not contain the variable y.
+
+    `law.value` holds the two sides as text. Use `fotltn.laws` to see which laws a semantics obeys.
 
     >>> import fotltn as fot
     >>> law = fot.Law.CONTRAPOSITION
@@ -209,7 +211,7 @@ class Law(Enum):
     VACUOUS_FORALL = Schema(
         "forall y. g", "g", lambda s: _pure_mean(s.forall, s) or _extreme(s.forall, s, True)
     )
-    # The paper's semantics has none of the following.
+    # The semantics of the paper obeys none of the following laws.
     IDEMPOTENCE = Schema("a & a", "a", lambda s: s.conjunction is TNorm.MINIMUM)
     DISTRIBUTIVITY = Schema(
         "a & (b | c)", "(a & b) | (a & c)", lambda s: s.disjunction is TConorm.MAXIMUM
@@ -259,7 +261,12 @@ class Law(Enum):
 
 
 def laws(semantics: str | Semantics) -> frozenset[Law]:
-    """The laws that a semantics, or that of a name, obeys exactly; Boolean truth all but one.
+    """Return the laws that a semantics obeys exactly; Boolean truth obeys all but one.
+
+    Use it to check whether two ways to write an axiom have the same value.
+
+    Args:
+        semantics: a semantics or its name.
 
     >>> Law.MERGE_FORALL in laws("stable-product"), Law.IDEMPOTENCE in laws("stable-product")
     (True, False)

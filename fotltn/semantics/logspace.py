@@ -1,6 +1,6 @@
-"""The product operators on logarithms of degrees: long conjunctions without underflow.
+"""The product operators on logarithms of degrees, so long conjunctions do not underflow.
 
-Degrees below `floor` count as `floor`, so that logarithms and their gradients stay finite.
+Degrees below `floor` count as `floor`, so logarithms and their gradients stay finite.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from fotltn.semantics.aggregate import count, empty, masked, over_nothing
 
 
 def floor(dtype: torch.dtype) -> float:
-    """The smallest degree that is told from 0: the square root of the smallest normal number."""
+    """Return the smallest degree distinguished from 0: the root of the smallest normal number."""
     return math.sqrt(torch.finfo(dtype).tiny)
 
 
 def to_log(u: Tensor) -> Tensor:
-    """Log u, from below at the floor."""
+    """Compute log u, for degrees of at least the floor."""
     return u.clamp(min=floor(u.dtype)).log()
 
 
 def log_not(a: Tensor) -> Tensor:
-    """`log(1 - exp(a))`, exact near both ends, and not below the floor's logarithm."""
+    """Compute `log(1 - exp(a))`, exact near both ends, and at least the floor's logarithm."""
     low = math.log(floor(a.dtype))
     eps = torch.finfo(a.dtype).tiny
     a = a.clamp(max=-eps)
@@ -36,34 +36,34 @@ def log_not(a: Tensor) -> Tensor:
 
 
 def log_and(a: Tensor, b: Tensor) -> Tensor:
-    """`log(u v)`."""
+    """Compute `log(u v)`."""
     return a + b
 
 
 def log_or(a: Tensor, b: Tensor) -> Tensor:
-    """`log(u + v - u v)`."""
+    """Compute `log(u + v - u v)`."""
     return log_not(log_not(a) + log_not(b))
 
 
 def log_imply(a: Tensor, b: Tensor) -> Tensor:
-    """`log(1 - u + u v)`."""
+    """Compute `log(1 - u + u v)`."""
     return log_not(a + log_not(b))
 
 
 def log_fold_conjunction(a: Tensor, dims: Sequence[int], mask: Tensor | None = None) -> Tensor:
-    """The logarithm of the product over the kept points; 0 (true) over nothing."""
+    """Compute the logarithm of the product over the kept points; 0 (true) if there are none."""
     dims = tuple(dims)
     a, _ = masked(a, mask, 0.0)
     return a.sum(dims) if dims else a
 
 
 def log_fold_disjunction(a: Tensor, dims: Sequence[int], mask: Tensor | None = None) -> Tensor:
-    """The logarithm of the probabilistic sum over the kept points; the floor over nothing."""
+    """Compute the logarithm of the probabilistic sum over the kept points; the floor for none."""
     return log_not(log_fold_conjunction(log_not(a), dims, mask))
 
 
 def log_p_mean(a: Tensor, p: float, dims: Sequence[int], mask: Tensor | None = None) -> Tensor:
-    """The logarithm of the p-mean over the kept points; the floor over nothing."""
+    """Compute the logarithm of the p-mean over the kept points; the floor if there are none."""
     dims = tuple(dims)
     low = math.log(floor(a.dtype))
     if mask is not None:
@@ -86,5 +86,5 @@ def log_p_mean(a: Tensor, p: float, dims: Sequence[int], mask: Tensor | None = N
 def log_p_mean_error(
     a: Tensor, p: float, dims: Sequence[int], mask: Tensor | None = None
 ) -> Tensor:
-    """The logarithm of the p-mean error over the kept points."""
+    """Compute the logarithm of the p-mean error over the kept points."""
     return log_not(log_p_mean(log_not(a), p, dims, mask))

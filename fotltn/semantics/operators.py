@@ -1,4 +1,4 @@
-"""A semantics as functions: what the evaluators call, on degrees or on their logarithms."""
+"""A semantics as functions on degrees or their logarithms, for the evaluators to call."""
 
 from __future__ import annotations
 
@@ -15,43 +15,43 @@ from fotltn.semantics.config import Aggregation, Fold, PMean, Semantics
 
 @dataclass(frozen=True, slots=True)
 class Operators:
-    """The connectives and aggregations of a semantics, on degrees; a subclass has logarithms."""
+    """The connectives and aggregations of a semantics, on degrees; a subclass uses logarithms."""
 
     semantics: Semantics
 
     def enter(self, degree: Tensor) -> Tensor:
-        """A value from a degree."""
+        """Convert a degree to the representation of this class."""
         return degree
 
     def leave(self, value: Tensor) -> Tensor:
-        """The degree of a value."""
+        """Convert a value back to a degree."""
         return value
 
     def negate(self, u: Tensor) -> Tensor:
-        """¬u."""
+        """Compute ¬u."""
         return connectives.negate(u, self.semantics.negation)
 
     def conjoin(self, u: Tensor, v: Tensor) -> Tensor:
-        """U ∧ v."""
+        """Compute u ∧ v."""
         return connectives.conjoin(u, v, self.semantics.conjunction, self.semantics.epsilon)
 
     def disjoin(self, u: Tensor, v: Tensor) -> Tensor:
-        """U ∨ v."""
+        """Compute u ∨ v."""
         return connectives.disjoin(u, v, self.semantics.disjunction, self.semantics.epsilon)
 
     def imply(self, u: Tensor, v: Tensor) -> Tensor:
-        """U → v."""
+        """Compute u → v."""
         return connectives.imply(u, v, self.semantics.implication, self.semantics.epsilon)
 
     def quantify(
         self, u: Tensor, universal: bool, dims: Sequence[int], mask: Tensor | None = None
     ) -> Tensor:
-        """∀ or ∃ over dimensions, counting only what the mask keeps."""
+        """Compute ∀ or ∃ over dimensions, counting only the points that the mask keeps."""
         how = self.semantics.forall if universal else self.semantics.exists
         return self._aggregate(u, how, universal, dims, mask)
 
     def over_time(self, u: Tensor, universal: bool, mask: Tensor | None = None) -> Tensor:
-        """⊗ or ⊕ over the last dimension."""
+        """Compute ⊗ or ⊕ over the last dimension."""
         how = self.semantics.always if universal else self.semantics.eventually
         return self._aggregate(u, how, universal, (-1,), mask)
 
@@ -110,5 +110,5 @@ class _LogOperators(Operators):
 
 
 def operators(semantics: Semantics) -> Operators:
-    """The functions of a (not Boolean) semantics."""
+    """Return the functions of a semantics that is not Boolean."""
     return _LogOperators(semantics) if semantics.log_space else Operators(semantics)

@@ -1,8 +1,8 @@
-"""The meaning of formulas, as section 3.1 of the paper writes it: slow, obvious, the oracle.
+"""The reference evaluator: formulas as section 3.1 of the paper defines them, slow but obvious.
 
 Every formula gets a value at every time point of every trace, for every binding of its free
-variables: a tensor with axes (trace, variables …, time). Each distinct subformula is computed
-once, bottom-up, over all of them.
+variables: a tensor of shape (trace, *variables, time). Each distinct subformula is computed once,
+bottom-up, for all of these cells together.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from fotltn.tree import fold
 def evaluate(
     formula: c.Formula, tables: Tables, semantics: Semantics, *, dtype: torch.dtype
 ) -> Value:
-    """The degrees (in log space: their logarithms) of a formula, with its free axes."""
+    """Compute the degrees of a formula, or their logarithms in log space, with its free axes."""
     ops = operators(semantics)
 
     def visit(node: c.AnyTerm | c.AnyFormula, below: list[Value]) -> Value:
@@ -116,7 +116,7 @@ def _quantify(
     tables: Tables,
     ops: Operators,
 ) -> Value:
-    """Aggregate over the bound axes, all of them present in full so that each binding counts."""
+    """Aggregate over the bound axes, expanded to full size so that each binding counts."""
     every = every_entity(bound, tables, torch.bool)
     axes, (u, *rest) = align([body, *every, *([guard] if guard is not None else [])])
     u = torch.broadcast_tensors(u, *rest)[0]
@@ -133,7 +133,7 @@ def equality(
     semantics: Semantics,
     dtype: torch.dtype,
 ) -> Tensor:
-    """`exp(-α ‖a - b‖)` of numbers or features; of entities without features, 1 or 0."""
+    """Compute `exp(-α ‖a - b‖)` of numbers or features; 1 or 0 for entities without features."""
     scale = semantics.equality_scale
     sort = sort_of(left)
     if sort == c.REAL:

@@ -1,4 +1,4 @@
-"""A predicate as a table of facts: true where listed, with degrees, and a default elsewhere."""
+"""A predicate as a table of facts: a degree for each listed fact, a default for the rest."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from fotltn.errors import DataError
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SparseTable:
-    """Facts of one predicate.
+    """The facts of one predicate.
 
     Args:
-        index: where they are, with axes (dimension, fact); the dimensions are those of `shape`.
-        value: their degrees, which may carry gradients.
-        shape: (traces or 1, arguments …, time points or 1), as of a dense table.
-        default: the degree of everything else.
+        index: the places of the facts, shape (dimension, fact); the dimensions are those of
+            `shape`.
+        value: the degrees of the facts, which may carry gradients.
+        shape: the shape of the dense table: (traces or 1, *arguments, time points or 1).
+        default: the degree of everything that is not listed.
     """
 
     index: Tensor
@@ -34,14 +35,14 @@ class SparseTable:
         return self.value.shape[0]
 
     def unsqueeze(self, dim: int) -> SparseTable:
-        """The same with an axis of size 1 before the others, or (-1) after them."""
+        """Add an axis of size 1 before the others, or after them for -1."""
         row = torch.zeros_like(self.index[:1])
         if dim == 0:
             return replace(self, index=torch.cat([row, self.index]), shape=(1, *self.shape))
         return replace(self, index=torch.cat([self.index, row]), shape=(*self.shape, 1))
 
     def dense(self, dtype: torch.dtype) -> Tensor:
-        """All degrees."""
+        """Return the dense table."""
         table = torch.full(self.shape, self.default, dtype=dtype, device=self.value.device)
         return table.index_put(tuple(self.index.long()), self.value.to(dtype))
 
@@ -53,10 +54,10 @@ def sparse_table(
     *,
     default: float = 0.0,
 ) -> SparseTable:
-    """Check facts and put them together; without values, all are 1.
+    """Check facts and build a table from them; without values, all degrees are 1.
 
     Raises:
-        DataError: an index lies outside the shape, a degree outside [0, 1], or a fact occurs twice.
+        DataError: an index is outside the shape, a degree outside [0, 1], or a fact occurs twice.
     """
     where = torch.as_tensor(index)
     if where.dtype != torch.int32:
@@ -64,7 +65,8 @@ def sparse_table(
     sizes = tuple(int(n) for n in shape)
     if where.dim() != 2 or where.shape[0] != len(sizes):
         raise DataError(
-            f"an index for shape {sizes} has {len(sizes)} rows, not shape {tuple(where.shape)}"
+            f"the index for shape {sizes} needs {len(sizes)} rows, but its shape is "
+            f"{tuple(where.shape)}"
         )
     count = where.shape[1]
     degrees = torch.ones(count, device=where.device) if value is None else torch.as_tensor(value)
@@ -73,22 +75,28 @@ def sparse_table(
     if not degrees.is_floating_point():
         degrees = degrees.to(torch.get_default_dtype())
     if not 0 <= default <= 1 or not bool(((degrees >= 0) & (degrees <= 1)).all()):
-        raise DataError("degrees lie in [0, 1]")
+        raise DataError("degrees must be from 0 to 1")
     limits = torch.tensor(sizes, device=where.device).unsqueeze(-1)
     if bool(((where < 0) | (where >= limits)).any()):
-        raise DataError(f"a fact lies outside the shape {sizes}")
-    if count and flat(where, sizes).unique().numel() != count:
+        raise DataError(f"a fact is outside the shape {sizes}")
+    if _twice(flat(where, sizes)):
         raise DataError("a fact occurs twice")
     return SparseTable(where, degrees, sizes, default)
 
 
+def _twice(cells: Tensor) -> bool:
+    """Whether a number occurs twice; in a row that only rises it does not."""
+    rising = bool((cells[1:] > cells[:-1]).all())
+    return not rising and cells.unique().numel() != cells.numel()
+
+
 def flat(index: Tensor, shape: Sequence[int]) -> Tensor:
-    """Row-major numbers of the cells of an index with axes (dimension, fact)."""
+    """Return the row-major numbers of cells from an index of shape (dimension, fact)."""
     return numbered(list(index), shape)
 
 
 def numbered(rows: Sequence[Tensor], shape: Sequence[int]) -> Tensor:
-    """Row-major numbers of cells, in the smaller integers where they suffice."""
+    """Return the row-major numbers of cells, as 32-bit integers where they suffice."""
     kind = torch.int32 if math.prod(shape) < 2**31 else torch.int64
     cells = torch.zeros_like(rows[0], dtype=kind)
     for row, size in zip(rows, shape, strict=True):

@@ -1,4 +1,4 @@
-"""Tables: what formulas are evaluated on, with the names of what is in them."""
+"""Tables: the data that formulas are evaluated on, with the names of traces and entities."""
 
 from __future__ import annotations
 
@@ -23,58 +23,66 @@ T = TypeVar("T")
 
 
 class TimeNames(Protocol):
-    """Says when time points are."""
+    """Maps time points to dates or times of day."""
 
     def text(self, number: int) -> str:
-        """When a time point is."""
+        """Return the date or time of a time point, as text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The names of traces and entities; whatever has none is numbered.
+    """The names of traces and entities; unnamed ones have only numbers.
 
     Args:
-        traces: by their numbers.
-        entities: for each sort that all traces share, by their numbers.
-        local: for each sort whose entities are numbered within a trace, by trace.
-        clock: says when time points are, if that is known.
+        traces: the names of traces, by number.
+        entities: for each sort that all traces share, the names of entities by number.
+        local: for each sort whose entities belong to one trace, their names by trace and number.
+        clock: the date or time of each time point, if known.
+        room: for local sorts, the least number of places per trace, because traces elsewhere may
+            have more entities.
     """
 
     traces: tuple[str, ...] = ()
     entities: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     local: Mapping[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
     clock: TimeNames | None = None
+    room: Mapping[str, int] = field(default_factory=dict)
 
     def entity(self, sort: str, trace: int, number: int) -> str | None:
-        """The name of an entity, or None where its trace has no entity of that number."""
+        """Return the name of an entity, or None if its trace has no entity with that number."""
         names = self.local[sort][trace] if sort in self.local else self.entities.get(sort)
         if names is None:
             return f"{sort}#{number}"
         return names[number] if 0 <= number < len(names) else None
 
     def called(self, sort: str, trace: int, number: int) -> str:
-        """The name of an entity, or its sort and number where it has none."""
+        """Return the name of an entity, or its sort and number if it has no name."""
         name = self.entity(sort, trace, number)
         return f"{sort}#{number}" if name is None else name
 
     def trace(self, number: int) -> str:
-        """The name of a trace, or its number."""
+        """Return the name of a trace, or its number."""
         return self.traces[number] if number < len(self.traces) else str(number)
 
     def sizes(self) -> dict[str, int]:
-        """The number of entities of each named sort; of a local one, the most that a trace has."""
-        most = {s: max(map(len, names), default=0) for s, names in self.local.items()}
+        """Return the number of entities of each named sort; for local ones, the most in a trace."""
+        most = {
+            s: max(self.room.get(s, 0), *map(len, names)) if names else self.room.get(s, 0)
+            for s, names in self.local.items()
+        }
         return {s: len(names) for s, names in self.entities.items()} | most
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Decisions:
-    """How tables of degrees are read in two-valued logic; `fotltn.decisions` does it.
+    """How degrees become true or false; `fotltn.decisions` applies it.
 
     Args:
-        thresholds: for predicates, the degree from which on a fact is true; 0.5 for others.
-        definitions: what follows from the truth of the others, each after those that it uses. The
-            free variables are the arguments, in order; of a static one, the first point counts.
+        thresholds: for some predicates, the smallest degree that counts as true; 0.5 for the
+            others.
+        definitions: predicates that follow from the truth of others, each after those it uses. The
+            free variables are the arguments, in order; for a static predicate, the first time point
+            counts.
         exceptions: facts that are true or false whatever their definition says, by their places in
             the table of the predicate.
     """
@@ -86,31 +94,31 @@ class Decisions:
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    r"""A table for each predicate and function, over traces, entities and time.
+    r"""A table for each predicate and function, over traces, entities and time points.
 
-    They are made from facts, from tensors, or by a model; whatever evaluates, explains or counts
-    formulas takes them.
+    `fotltn.read` builds them from facts, `fotltn.tables` from tensors, and a model has its
+    predictions as tables. Every function that evaluates, explains or counts formulas takes them.
 
     Args:
         sizes: the number of entities of each sort.
-        lengths: the number of time points of each trace.
+        lengths: the number of time points of each trace, shape `(trace,)`.
         horizon: the number of time points of the tables, at least the greatest length.
-        predicates: degrees, with axes (trace, arguments …, time); an axis of size 1 that stands
-            for trace or time holds for all of them. A table of facts has the same axes.
-        functions: results, with the same axes: entity numbers, or numbers for sort `real`.
+        predicates: degrees, shape `(trace, *arguments, time)`; a trace or time axis of size 1 holds
+            for all traces or time points. Tables of facts have the same shape.
+        functions: results, of the same shape: entity numbers, or numbers for the sort `real`.
         constants: entity numbers by name, for each sort.
-        relations: tuples of entity numbers, with axes (tuple, place).
-        features: vectors that equality measures the distance of, for a sort, with axes
-            (trace, entity, feature). Without them, entities are equal only to themselves.
-        cuts: parts of axes, from and to, that alone are seen.
-        signature: the declarations of what the tables are of.
-        names: of traces and entities.
-        present: for sorts whose entities come and go, where they are there, with axes (trace,
-            entity, time).
-        single: whether there is one trace, for which values have no axis.
-        inputs: for each sort that has features for networks to see, their names and values.
-        decisions: how degrees become truth, if they are a model's.
-        sources: what they were read from, and how, if they were: what is stated there are labels
+        relations: tuples of entity numbers, shape `(tuple, place)`.
+        features: for a sort, the vectors whose distance gives the degree of equality, shape
+            `(trace, entity, feature)`. Without vectors, an entity equals only itself.
+        cuts: for some axes, the range of places that is visible.
+        signature: the declarations of the predicates and functions.
+        names: the names of traces and entities.
+        present: for sorts whose entities come and go, where they are present, shape
+            `(trace, entity, time)`.
+        single: whether there is a single trace, so that values have no trace axis.
+        inputs: for each sort with features for networks, their names and values.
+        decisions: how degrees become true or false, if they come from a model.
+        sources: the data that the tables were read from, and how, if known; its facts are labels
             for learning.
 
     >>> import fotltn as fot
@@ -143,7 +151,7 @@ class Tables:
     )
 
     def __repr__(self) -> str:
-        """How much there is, and of what."""
+        """Return the number of traces, time points and entities, and the names of the tables."""
         traces = "1 trace" if self.batch == 1 else f"{self.batch:,} traces"
         points = "1 time point" if self.horizon == 1 else f"{self.horizon:,} time points"
         sorts = [f"{number:,} of sort '{sort}'" for sort, number in self.sizes.items()]
@@ -161,7 +169,7 @@ class Tables:
     def dtype(self) -> torch.dtype:
         """The precision of degrees: that of the first dense table that has one, at least single.
 
-        Without such a table it is that of the facts, and without facts PyTorch's own.
+        Without such a table, the precision of the facts; without facts, PyTorch's default.
         """
         tables = self.predicates.values()
         dense = (t for t in tables if isinstance(t, Tensor))
@@ -171,11 +179,11 @@ class Tables:
         return torch.float32 if first in (torch.float16, torch.bfloat16) else first
 
     def length(self, trace: int) -> int:
-        """The number of time points of a trace."""
+        """Return the number of time points of a trace."""
         return int(self.lengths[trace])
 
     def numbers(self, sort: str, trace: int) -> Mapping[str, int]:
-        """The entities of a sort by name, in a trace; of equal names the first is meant."""
+        """Return the numbers of a sort's entities in a trace by name; the first of equal names."""
         size = self.sizes[sort]
 
         def made() -> dict[str, int]:
@@ -184,11 +192,11 @@ class Tables:
         return self.derived(("numbers", sort, trace), made)
 
     def with_relation(self, declared: RelationDecl, tuples: Tensor) -> Tables:
-        """The same with one more relation. What was derived stays, since predicates are the same.
+        """Return the tables with one more relation; values derived from predicates stay.
 
         Args:
-            declared: its name, and the sorts of its tuples.
-            tuples: entity numbers, with axes (tuple, place).
+            declared: the name of the relation, and the sorts of its tuples.
+            tuples: entity numbers, shape `(tuple, place)`.
         """
         name = declared.name
         signature = replace(self.signature, relations={**self.signature.relations, name: declared})
@@ -199,14 +207,14 @@ class Tables:
         return more
 
     def derived(self, key: Hashable, make: Callable[[], T]) -> T:
-        """What follows from these tables, made the first time that it is asked for."""
+        """Return a value that depends only on these tables, computed on first use."""
         if key not in self._derived:
             self._derived[key] = make()
         value: T = self._derived[key]
         return value
 
     def to(self, device: torch.device) -> Tables:
-        """The same tables on a device."""
+        """Return the tables on a device."""
 
         def moved(tables: Mapping[str, Tensor]) -> dict[str, Tensor]:
             return {name: table.to(device) for name, table in tables.items()}
@@ -224,40 +232,40 @@ class Tables:
         )  # fmt: skip
 
     def size(self, axis: c.Axis) -> int:
-        """The number of places of an axis, or of the part of it that is seen."""
+        """Return the number of visible places on an axis."""
         if axis in self.cuts:
             start, stop = self.cuts[axis]
             return stop - start
         return self.full_size(axis)
 
     def full_size(self, axis: c.Axis) -> int:
-        """The number of all places of an axis."""
+        """Return the number of all places on an axis, visible or not."""
         if axis.relation is not None:
             return self.relation(axis.relation).shape[0]
         assert axis.sort is not None
         if axis.sort not in self.sizes:
-            raise DataError(f"nothing says how many entities the sort '{axis.sort}' has")
+            raise DataError(f"the number of entities of the sort '{axis.sort}' is not known")
         return self.sizes[axis.sort]
 
     def relation(self, name: str) -> Tensor:
-        """The tuples of a relation."""
+        """Return the tuples of a relation, shape `(tuple, place)`."""
         return _lookup("relation", name, self.relations)
 
     def predicate(self, name: str) -> Tensor:
-        """The dense table of a predicate."""
+        """Return the dense table of a predicate, shape `(trace, *arguments, time)`."""
         table = self.table(name)
         return table.dense(table.value.dtype) if isinstance(table, SparseTable) else table
 
     def table(self, name: str) -> Tensor | SparseTable:
-        """The table of a predicate, as it is."""
+        """Return the table of a predicate: dense, shape `(trace, *arguments, time)`, or facts."""
         return _lookup("predicate", name, self.predicates)
 
     def function(self, name: str) -> Tensor:
-        """The table of a function."""
+        """Return the table of a function, shape `(trace, *arguments, time)`."""
         return _lookup("function", name, self.functions)
 
     def constant(self, node: c.Constant) -> int:
-        """The number of a named entity."""
+        """Return the number of a named entity."""
         names = self.constants.get(node.sort, {})
         if node.name not in names:
             hint = name_hint(node.name, names)
@@ -266,50 +274,50 @@ class Tables:
 
     @property
     def times(self) -> Tensor:
-        """The time points of the tables."""
+        """The time points of the tables, shape `(time,)`."""
         return torch.arange(self.horizon, device=self.lengths.device)
 
     @property
     def inside(self) -> Tensor:
-        """Which points lie inside each trace, with axes (trace, time)."""
+        """Which time points lie inside each trace, shape `(trace, time)`."""
         return within(self.lengths, self.times)
 
     def edge(self, past: bool) -> Tensor:
-        """Which point is the last of each trace, or (`past`) the first, with axes (trace, time)."""
+        """Mark the last time point of each trace, or the first if `past`, shape `(trace, time)`."""
         end = torch.zeros_like(self.lengths) if past else self.lengths - 1
         return self.times == end.unsqueeze(-1)
 
     def everywhere(self, u: Tensor) -> Tensor:
-        """A tensor with axes (trace, …, time), both in full."""
+        """Expand a tensor of shape `(trace, …, time)` to all traces and time points."""
         return u.expand(self.batch, *u.shape[1:-1], self.horizon)
 
 
 def _lookup(kind: str, name: str, tables: Mapping[str, T]) -> T:
     if name not in tables:
-        raise DataError(f"no table is given for the {kind} '{name}'; {name_hint(name, tables)}")
+        raise DataError(f"no table was given for the {kind} '{name}'; {name_hint(name, tables)}")
     return tables[name]
 
 
 def within(lengths: Tensor, times: Tensor, dims: int = 2) -> Tensor:
-    """Which times lie inside each trace, as a mask with `dims` dimensions (trace, …, time)."""
+    """Return a mask of the times inside each trace, with `dims` dimensions (trace, …, time)."""
     inside = (times >= 0) & (times < lengths.unsqueeze(-1))
     return inside.reshape(lengths.shape[0], *[1] * (dims - 2), times.shape[0])
 
 
 class Value(NamedTuple):
-    """A tensor with axes (trace, the named axes …, time)."""
+    """A tensor of shape (trace, *axes, time)."""
 
     axes: tuple[c.Axis, ...]
     tensor: Tensor
 
 
 def in_order(axes: Iterable[c.Axis]) -> tuple[c.Axis, ...]:
-    """Axes by name, so that all have them in the same order."""
+    """Sort axes by name, the order that all values use."""
     return tuple(sorted(axes, key=lambda a: (a.name, a.sort or "", a.relation or "")))
 
 
 def align(values: Sequence[Value]) -> tuple[tuple[c.Axis, ...], list[Tensor]]:
-    """All named axes, and the tensors with a dimension (of size 1 where missing) for each."""
+    """Return all named axes, and the tensors with a dimension for each, of size 1 where missing."""
     first = values[0].axes if values else ()
     if all(value.axes == first for value in values):
         return first, [value.tensor for value in values]
@@ -325,7 +333,7 @@ def align(values: Sequence[Value]) -> tuple[tuple[c.Axis, ...], list[Tensor]]:
 
 
 def spread(value: Value, axes: tuple[c.Axis, ...]) -> Tensor:
-    """A value with axes (trace, `axes` …, time), of size 1 where it lacks one."""
+    """Return a value with shape (trace, *axes, time), of size 1 where it lacks an axis."""
     present, tensor = value
     order = [0, *(1 + present.index(a) for a in axes if a in present), tensor.dim() - 1]
     tensor = tensor.permute(order)
@@ -336,28 +344,28 @@ def spread(value: Value, axes: tuple[c.Axis, ...]) -> Tensor:
 
 
 def arranged(value: Value, free: Sequence[c.Axis], tables: Tables, *, static: bool) -> Tensor:
-    """A value as a table: axes (trace, the free variables in order, time).
+    """Return a value as a table, shape (trace, *free, time), with the free variables in order.
 
-    Of a static predicate it is the value at the first point.
+    For a static predicate, the table holds the value at the first time point.
     """
     table = spread(value, tuple(free)).expand(-1, *map(tables.size, free), -1)
     return table[..., :1] if static else table
 
 
 def every_entity(axes: Sequence[c.Axis], tables: Tables, dtype: torch.dtype) -> list[Value]:
-    """A one for each place of each axis: aligned with them, a value has the axes in full."""
+    """Return ones along each axis; aligning a value with them expands it to full size."""
     device = tables.lengths.device
     return [Value((a,), torch.ones(1, tables.size(a), 1, dtype=dtype, device=device)) for a in axes]
 
 
 def sort_of(term: c.Term) -> str:
-    """The sort of a term."""
+    """Return the sort of a term."""
     assert isinstance(term, c.AnyTerm)
     return c.REAL if isinstance(term, c.Number) else term.sort
 
 
 def evaluate_term(term: c.Term, tables: Tables) -> Value:
-    """The entity numbers (or numbers) of a term, with its free axes."""
+    """Return the entity numbers, or numbers, of a term, with its free axes."""
 
     def visit(node: c.AnyTerm, below: list[Value]) -> Value:
         return term_value(node, below, tables)
@@ -366,7 +374,7 @@ def evaluate_term(term: c.Term, tables: Tables) -> Value:
 
 
 def term_value(node: c.AnyTerm, below: list[Value], tables: Tables) -> Value:
-    """The same of a term whose arguments have their values."""
+    """Return the same for a term whose arguments are already evaluated."""
     device = tables.lengths.device
     match node:
         case c.Variable(axis, _, column):
@@ -389,7 +397,7 @@ def term_value(node: c.AnyTerm, below: list[Value], tables: Tables) -> Value:
 
 
 def _is_whole(table: Tensor, args: Sequence[Value]) -> bool:
-    """Whether the arguments are different variables over all entities, so that nothing moves."""
+    """Whether the arguments are distinct variables over all entities, so the table is the value."""
     axes = [axis for value in args for axis in value.axes]
     if table.is_cuda or len(axes) != len(args) or len(set(axes)) < len(axes):
         return False
@@ -401,7 +409,7 @@ def _is_whole(table: Tensor, args: Sequence[Value]) -> bool:
 
 
 def gather(table: Tensor, args: Sequence[Value]) -> Value:
-    """Look terms up in a table with axes (trace, arguments …, time)."""
+    """Look terms up in a table of shape (trace, *arguments, time)."""
     axes, numbers = align(args)
     if _is_whole(table, args):
         return Value(axes, table)
@@ -412,14 +420,14 @@ def gather(table: Tensor, args: Sequence[Value]) -> Value:
 
 
 def fewer_than_dense(table: SparseTable, args: Sequence[Value]) -> bool:
-    """Whether terms name far fewer places than a table has."""
+    """Whether the terms name far fewer places than the table has."""
     _, numbers = align(args)
     cells: int = math.prod(torch.broadcast_shapes(*(n.shape[1:-1] for n in numbers)))
     return 4 * cells < math.prod(table.shape[1:-1])
 
 
 def gather_facts(table: SparseTable, args: Sequence[Value]) -> Value:
-    """Look terms up in a table of facts, without laying it out: as `gather` does."""
+    """Look terms up in a table of facts as `gather` does, but without a dense copy."""
     axes, numbers = align(args)
     rank, device = len(axes) + 2, table.value.device
     batch = torch.arange(table.shape[0], device=device).reshape(-1, *[1] * (rank - 1))
@@ -435,7 +443,7 @@ def gather_facts(table: SparseTable, args: Sequence[Value]) -> Value:
 
 
 def _places(numbers: Sequence[Tensor], shape: Sequence[int]) -> Tensor:
-    """The place of each index in a table of a shape."""
+    """Return the flat position of each index in a table of the given shape."""
     places = numbers[0].long()
     for number, size in zip(numbers[1:], shape[1:], strict=True):
         places = places * size + number.long()

@@ -1,7 +1,7 @@
-"""Temporal operators as the equations say them: one window at a time. Time is the last dimension.
+"""Temporal operators straight from their equations, one window at a time.
 
-`lengths` has one entry a trace, along the first dimension; points beyond a trace's length are no
-points. Values there mean nothing.
+Tensors have the shape (trace, …, time). `lengths` holds the number of time points of each trace;
+values beyond the end of a trace are padding and mean nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from fotltn.semantics.tables import within
 
 
 def shift(u: Tensor, steps: int, past: bool, outside: float, lengths: Tensor) -> Tensor:
-    """The value `steps` away, and `outside` beyond the ends of the trace."""
+    """Return the value `steps` away, or `outside` beyond the ends of the trace."""
     times = torch.arange(u.shape[-1], device=u.device)
     there = times - steps if past else times + steps
     inside = within(lengths, there, u.dim())
@@ -26,11 +26,11 @@ def shift(u: Tensor, steps: int, past: bool, outside: float, lengths: Tensor) ->
 def aggregate(
     u: Tensor, universal: bool, window: Window, past: bool, lengths: Tensor, ops: Operators
 ) -> Tensor:
-    """⊗ or ⊕ over the window of each point."""
+    """Compute ⊗ or ⊕ over the window of each time point."""
     horizon = u.shape[-1]
     results = []
     for t in range(horizon):
-        points = _points(t, window, past, horizon, u.device)
+        points = _tensor(_points(t, window, past, horizon), u.device)
         mask = within(lengths, points, u.dim())
         results.append(ops.over_time(u[..., points], universal, mask))
     return torch.stack(results, dim=-1)
@@ -39,26 +39,31 @@ def aggregate(
 def until(
     left: Tensor, right: Tensor, window: Window, past: bool, lengths: Tensor, ops: Operators
 ) -> Tensor:
-    """⊕ over the window of `right ∧ ⊗ left`, the latter over all points before the witness."""
+    """Compute ⊕ over the window of `right ∧ ⊗ left`, with ⊗ over all points before the witness."""
     left, right = torch.broadcast_tensors(left, right)
     horizon = left.shape[-1]
     results = []
     for t in range(horizon):
-        points = _points(t, window, past, horizon, left.device)
+        points = _points(t, window, past, horizon)
         candidates = []
-        for k in points.tolist():
+        for k in points:
             before = left[..., k + 1 : t + 1] if past else left[..., t:k]
             candidates.append(ops.conjoin(right[..., k], ops.over_time(before, universal=True)))
         stacked = torch.stack(candidates, dim=-1) if candidates else right[..., :0]
-        results.append(ops.over_time(stacked, False, within(lengths, points, left.dim())))
+        mask = within(lengths, _tensor(points, left.device), left.dim())
+        results.append(ops.over_time(stacked, False, mask))
     return torch.stack(results, dim=-1)
 
 
-def _points(t: int, window: Window, past: bool, horizon: int, device: torch.device) -> Tensor:
-    """The times of the window of `t`, clipped to the horizon."""
+def _points(t: int, window: Window, past: bool, horizon: int) -> range:
+    """Return the time points in the window of `t`, clipped to the horizon."""
     if past:
         low = 0 if window.high is None else max(0, t - window.high)
-        return torch.arange(low, max(low, t - window.low + 1), device=device)
+        return range(low, max(low, t - window.low + 1))
     low = min(t + window.low, horizon)
     high = horizon - 1 if window.high is None else min(horizon - 1, t + window.high)
-    return torch.arange(low, max(low, high + 1), device=device)
+    return range(low, max(low, high + 1))
+
+
+def _tensor(points: range, device: torch.device) -> Tensor:
+    return torch.arange(points.start, points.stop, device=device)

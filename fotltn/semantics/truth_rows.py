@@ -1,9 +1,9 @@
-"""Two-valued truth that follows the facts: a base that is true or false of many, and rows.
+"""Two-valued truth stored sparsely: a base that covers most bindings, and rows for the others.
 
-A relation is false of nearly all pairs of entities. So the truth of a formula is held as a *base*,
-which speaks of few variables, and as *rows*: for each binding that differs from the base, its
-truth at all points of its trace. Nothing has a place for each pair at each point, unless a formula
-is about all of them.
+A relation is false for nearly all pairs of entities. So the truth of a formula is stored as a
+*base*, which depends on few variables, and as *rows*: for each binding that differs from the base,
+its truth at all time points of its trace. No tensor has an element for each pair at each time
+point, unless the formula is about all of them.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from fotltn.errors import LimitError
 from fotltn.logic import core as c
 from fotltn.semantics.tables import Tables, Value, align, in_order
 
-#: The bytes of rows that operators over time go through at once.
+#: The number of bytes of rows that temporal operators process at once.
 _AT_ONCE = 2**20
 
-#: An operator over time: truth with axes (…, time), and the lengths of traces.
+#: A temporal operator: from truth of shape (…, time) and the lengths of traces to truth.
 InTime = Callable[..., Tensor]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TruthRows:
-    """The truth of a formula for every trace, binding and time.
+    """The truth of a formula for every trace, binding and time point.
 
     Args:
-        axes: what a binding has a place for, in order of their names.
-        base: truth where no row says otherwise: that of all these together. Axes that stand for
-            trace or time may have size 1.
-        negated: whether the base is where not all of them are true.
-        keys: the rows in order, as numbers of (trace, axes …).
-        bits: their truth, with axes (row, time).
+        axes: the axes of a binding, ordered by name.
+        base: the truth where no row says otherwise: the conjunction of these values. The axes for
+            trace and time may have size 1.
+        negated: whether the base is the negation of that conjunction.
+        keys: the sorted numbers of the rows; a number encodes (trace, *axes).
+        bits: the truth of the rows, shape (row, time).
     """
 
     axes: tuple[c.Axis, ...]
@@ -48,16 +48,16 @@ class TruthRows:
 
     @property
     def never(self) -> bool:
-        """Whether nothing but rows can be true."""
+        """Whether only rows can be true."""
         first = self.base[0]
         return not self.negated and not first.axes and not bool(first.tensor.any())
 
 
 class Truths:
-    """Operations on truth over the same tables."""
+    """Operations on truth over the same tables, within a memory budget."""
 
     def __init__(self, tables: Tables, budget: int, what: str = "the formula") -> None:
-        """Nothing larger than the budget, in bytes, is made for what is evaluated."""
+        """Set the budget in bytes, and the name of what is evaluated for messages."""
         self.tables, self.budget, self.what = tables, budget, what
         self.device = tables.lengths.device
         self._made: list[weakref.ref[Tensor]] = []
@@ -65,11 +65,11 @@ class Truths:
     # --- rows and their numbers ---------------------------------------------------------------
 
     def sizes(self, axes: Iterable[c.Axis]) -> list[int]:
-        """The number of places of each axis."""
+        """Return the number of places on each axis."""
         return [self.tables.size(a) for a in axes]
 
     def places(self, keys: Tensor, axes: Sequence[c.Axis]) -> tuple[Tensor, dict[c.Axis, Tensor]]:
-        """The trace and the place on each axis of rows."""
+        """Return the trace of each row, and its place on each axis."""
         places: dict[c.Axis, Tensor] = {}
         for axis, size in zip(reversed(axes), reversed(self.sizes(axes)), strict=True):
             places[axis] = keys % max(1, size)
@@ -77,7 +77,7 @@ class Truths:
         return keys, places
 
     def keys(self, trace: Tensor, places: dict[c.Axis, Tensor], axes: Sequence[c.Axis]) -> Tensor:
-        """The numbers of rows."""
+        """Return the numbers of rows."""
         keys = trace
         for axis, size in zip(axes, self.sizes(axes), strict=True):
             keys = keys * size + places[axis]
@@ -91,16 +91,16 @@ class Truths:
         keys: Tensor,
         bits: Tensor,
     ) -> TruthRows:
-        """Put it together, and know that it is there as long as somebody holds it."""
+        """Build `TruthRows`, and count their memory for as long as they are referenced."""
         self._made += [weakref.ref(t) for t in (keys, bits, *(f.tensor for f in base))]
         return TruthRows(axes, base, negated, keys, bits)
 
     def room(self, cells: int) -> None:
-        """Refuse to make something that does not fit beside what is there.
+        """Raise an error if a result does not fit into the budget next to the live ones.
 
         Raises:
-            LimitError: it does not; the bytes are those of what is there, and of what an operator
-                makes of so many cells before it has its result.
+            LimitError: the live results, and the temporary memory of an operator on this many
+                cells, exceed the budget.
         """
         there = {t.untyped_storage().data_ptr(): t for r in self._made if (t := r()) is not None}
         self._made = [weakref.ref(t) for t in there.values()]
@@ -119,17 +119,17 @@ class Truths:
         return self.truth(axes, base, negated, keys, bits)
 
     def dense(self, value: Value) -> TruthRows:
-        """TruthRows that is there for every binding."""
+        """Return truth that is stored for every binding."""
         return self._rowless(in_order(value.axes), (value,), False)
 
     def constant(self, truth: bool) -> Value:
-        """The same truth everywhere."""
+        """Return the same truth for every cell."""
         return Value((), torch.full((1, 1), truth, device=self.device))
 
     def rows(
         self, axes: tuple[c.Axis, ...], base: bool, keys: Tensor, bits: Tensor, *, distinct: bool
     ) -> TruthRows:
-        """Rows in any order, over a constant base; of rows that are not distinct, all together."""
+        """Build truth from unsorted rows over a constant base; equal keys are joined by "or"."""
         if not distinct:
             keys, group = keys.unique(return_inverse=True)
             bits = _by_group(bits, group, torch.bitwise_or)
@@ -142,11 +142,11 @@ class Truths:
         )
 
     def made(self, u: TruthRows) -> TruthRows:
-        """The same; what is about one variable is laid out, which costs no more than its table."""
+        """Store truth about a single variable densely, which costs no more than its table."""
         return u if len(u.axes) > 1 or not len(u.keys) else self.dense(self.laid_out(u))
 
     def base_at(self, u: TruthRows, trace: Tensor, places: dict[c.Axis, Tensor]) -> Tensor:
-        """The base at some rows, with axes (row, time)."""
+        """Return the base at some rows, shape (row, time)."""
         result: Tensor | None = None
         for axes, tensor in u.base:
             at = trace if tensor.shape[0] > 1 else torch.zeros_like(trace)
@@ -156,7 +156,7 @@ class Truths:
         return (~result if u.negated else result).expand(len(trace), self.tables.horizon)
 
     def at(self, u: TruthRows, keys: Tensor, axes: Sequence[c.Axis]) -> Tensor:
-        """The truth at rows of at least its axes, with axes (row, time)."""
+        """Return the truth at rows that have at least its axes, shape (row, time)."""
         self.room(len(keys) * self.tables.horizon)
         if u.axes == tuple(axes) and keys is u.keys:
             return u.bits
@@ -170,7 +170,7 @@ class Truths:
         return torch.where(known.unsqueeze(-1), u.bits[row], truth)
 
     def at_point(self, u: TruthRows, axes: Sequence[c.Axis], trace: int, time: int) -> Tensor:
-        """The truth of every binding at one point, over axes in some order."""
+        """Return the truth of every binding at one time point, with the axes in the order given."""
         shape = self.sizes(u.axes)
         self.room(math.prod(shape))
         full = torch.ones(shape, dtype=torch.bool, device=self.device)
@@ -188,7 +188,7 @@ class Truths:
         return full.permute([u.axes.index(a) for a in axes])
 
     def spread(self, u: TruthRows, axes: tuple[c.Axis, ...]) -> TruthRows:
-        """The same with a row for each place of axes that it lacks."""
+        """Add a row for each place on the axes that are missing."""
         lacking = [a for a in axes if a not in u.axes]
         if not lacking or not len(u.keys):
             return self.truth(axes, u.base, u.negated, u.keys, u.bits)
@@ -205,7 +205,7 @@ class Truths:
         return self.truth(axes, u.base, u.negated, keys, u.bits.repeat_interleave(many, 0)[order])
 
     def laid_out(self, u: TruthRows) -> Value:
-        """The truth of every binding, with axes (trace, axes …, time)."""
+        """Return the truth of every binding, shape (trace, *axes, time)."""
         value = self._solid(u)
         if not len(u.keys):
             return Value(value.axes, self.tables.everywhere(value.tensor))
@@ -217,7 +217,7 @@ class Truths:
         return Value(u.axes, full)
 
     def _solid(self, u: TruthRows) -> Value:
-        """The base as one table."""
+        """Return the base as one table."""
         axes, tensors = align(u.base)
         if len(tensors) > 1:
             self.room(math.prod(self.sizes(axes)) * self.tables.batch * self.tables.horizon)
@@ -229,13 +229,13 @@ class Truths:
     # --- connectives --------------------------------------------------------------------------
 
     def negate(self, u: TruthRows) -> TruthRows:
-        """Where it is not true."""
+        """Return the truth of the negation."""
         if len(u.base) == 1:
             return self.truth(u.axes, (_not(u.base[0]),), False, u.keys, ~u.bits)
         return self.truth(u.axes, u.base, not u.negated, u.keys, ~u.bits)
 
     def both(self, u: TruthRows, v: TruthRows) -> TruthRows:
-        """Where both are true."""
+        """Return the truth of the conjunction."""
         if v.never and not (u.never and set(v.axes) <= set(u.axes)):
             u, v = v, u
         axes = in_order({*u.axes, *v.axes})
@@ -257,7 +257,7 @@ class Truths:
         factors += [*((self._solid(v),) if v.negated else v.base)]
         factors.sort(key=lambda factor: -len(factor.axes))
         merged: list[Value] = []
-        for factor in factors:  # those about the same variables become one
+        for factor in factors:  # factors about the same variables are merged
             for number, other in enumerate(merged):
                 if set(factor.axes) <= set(other.axes):
                     axes, (a, b) = align([other, factor])
@@ -268,7 +268,7 @@ class Truths:
         return tuple(merged), False
 
     def _joined(self, u: TruthRows, v: TruthRows, axes: tuple[c.Axis, ...]) -> TruthRows:
-        """Pairs of rows that agree on the axes that they share."""
+        """Join pairs of rows that agree on the axes they share."""
         shared = [a for a in u.axes if a in v.axes]
         (trace, places), (v_trace, v_places) = (self.places(w.keys, w.axes) for w in (u, v))
         ours, theirs = self.keys(trace, places, shared), self.keys(v_trace, v_places, shared)
@@ -287,7 +287,7 @@ class Truths:
     # --- quantifiers --------------------------------------------------------------------------
 
     def some(self, u: TruthRows, bound: Sequence[c.Axis]) -> TruthRows:
-        """Where it is true of some place of the bound axes."""
+        """Return where it is true for some place on the bound axes."""
         free = tuple(a for a in u.axes if a not in bound)
         if 0 in self.sizes(bound):
             return self._rowless(free, (self.constant(False),), False)
@@ -312,7 +312,7 @@ class Truths:
         return self.made(self.truth(free, base, False, groups, bits))
 
     def _how_many(self, u: TruthRows, bound: list[c.Axis]) -> Value:
-        """Of how many places of the bound axes the base is true."""
+        """Count the places on the bound axes for which the base is true."""
         letters = {a: chr(ord("c") + i) for i, a in enumerate(u.axes)}
         inside = {a for factor in u.base for a in factor.axes}
         free = [a for a in u.axes if a in inside and a not in bound]
@@ -330,7 +330,7 @@ class Truths:
         return Value(tuple(free), math.prod(self.sizes(bound)) - total if u.negated else total)
 
     def count(self, u: TruthRows, axes: Sequence[c.Axis]) -> Tensor:
-        """At how many bindings of the axes it is true, as numbers with axes (trace, time)."""
+        """Count the bindings of the axes for which it is true, shape (trace, time)."""
         shape = (self.tables.batch, self.tables.horizon)
         lacking = math.prod(self.sizes(a for a in axes if a not in u.axes))
         total = torch.zeros(shape, dtype=torch.int64, device=self.device)
@@ -345,7 +345,7 @@ class Truths:
     # --- time ---------------------------------------------------------------------------------
 
     def over_time(self, operator: InTime, *parts: TruthRows) -> TruthRows:
-        """An operator over time, applied to base and rows alike."""
+        """Apply a temporal operator to the base and the rows alike."""
         axes = in_order({a for u in parts for a in u.axes})
         lengths = self.tables.lengths
         spread = [self.spread(u, axes) for u in parts]
@@ -373,7 +373,7 @@ def _not(value: Value) -> Value:
 
 
 def _by_group(rows: Tensor, group: Tensor, operation: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-    """The rows of each group put together, by pairs, and pairs of pairs, and so on.
+    """Combine the rows of each group, by pairs, then pairs of pairs, and so on.
 
     Groups are numbered from 0, and none is empty.
     """

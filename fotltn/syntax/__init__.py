@@ -1,1 +1,1 @@
-"""Text and Python to syntax trees, and back."""
+"""Syntax trees of formulas and theories: read from text or Python, printed back as text."""

@@ -1,4 +1,4 @@
-"""Grammar rules to syntax tree: one method a rule, called by the parser as it reduces."""
+"""Build the syntax tree from grammar rules: one method per rule, called as the parser reduces."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ from fotltn.syntax.operators import STRICT, Temporal
 
 _SPELLED = {s: op for op in Temporal for s in (op.value.ascii, op.value.unicode)}
 _COMPARE = {"≤": "<=", "≥": ">="}
-MAX_STEPS = 2**31 - 1  # a bound beyond this is a typing error, not a horizon
+MAX_STEPS = 2**31 - 1  # a larger bound is a typing error: no trace is that long
 
 
 def crop(token: str) -> str:
-    """A token for a message, cut where it would fill the screen."""
+    """Shorten a token for a message, so that it does not fill the screen."""
     return token if len(token) <= 40 else f"{token[:40]}…"
 
 
 def _unquote(token: str) -> str:
-    """The name that a string stands for; control characters may stand in it as they are."""
+    """Return the name that a string token stands for; raw control characters are allowed in it."""
     return str(json.loads(token, strict=False))
 
 
 class Slip(Exception):  # noqa: N818 an internal signal, turned into a ParseError at once
-    """A reduction found something that the grammar cannot say is wrong."""
+    """Raised when a rule matches, but its content is wrong in a way the grammar cannot express."""
 
     def __init__(self, diagnostic: Diagnostic) -> None:
-        """Carry the finding out of the parser."""
+        """Carry the diagnostic out of the parser."""
         super().__init__(diagnostic.message)
         self.diagnostic = diagnostic
 
 
 def _infix(kind: Callable[..., f.Formula]) -> Callable[[Build, list[Any]], f.Formula]:
-    """The method of a rule with a sign between two parts."""
+    """Return the method for a rule with a sign between two parts."""
     return lambda build, items: kind(items[0], items[2], span=build.over(items))
 
 
 class Build(Transformer[Token, Any]):
-    """Builds nodes. Children hold all tokens, so that spans reach from the first to the last."""
+    """Builds nodes. The children of a rule include all its tokens, so spans are exact."""
 
     def __init__(self) -> None:
         """Start without a source; `begin` sets one for each parse."""
@@ -53,15 +53,15 @@ class Build(Transformer[Token, Any]):
         self.begin(SourceText("", ""), 0)
 
     def begin(self, source: SourceText, offset: int) -> None:
-        """Set the source and where in it the text to be parsed begins."""
+        """Set the source, and the offset in it at which the parsed text begins."""
         self._source, self._offset = source, offset
 
     def span(self, start: int, end: int) -> Span:
-        """A span of the current source, by absolute offsets."""
+        """Return the span between two absolute offsets of the current source."""
         return Span(self._source, start, end)
 
     def over(self, items: list[Any]) -> Span:
-        """The span from the first to the last of some items."""
+        """Return the span from the first to the last of some items."""
         return Span(self._source, self._edge(items[0], True), self._edge(items[-1], False))
 
     def _edge(self, item: Any, first: bool) -> int:
@@ -78,11 +78,11 @@ class Build(Transformer[Token, Any]):
     # --- formulas ---------------------------------------------------------------------------
 
     def formula(self, items: list[Any]) -> f.Formula:
-        """The start rule: nothing to add."""
+        """Return the formula below the start rule unchanged."""
         return items[0]  # type: ignore[no-any-return]
 
     def group(self, items: list[Any]) -> f.Formula:
-        """Parentheses leave no trace in the tree, but belong to the place of the formula."""
+        """Drop the parentheses from the tree, but count them in the formula's span."""
         return replace(items[1], span=self.over(items))  # type: ignore[no-any-return]
 
     iff = _infix(f.Iff)
@@ -106,18 +106,18 @@ class Build(Transformer[Token, Any]):
         return f.Binary(op, left, right, bound, strict, span=self.over(items))
 
     def unary(self, items: list[Any]) -> tuple[Temporal, bool, f.Bound | None, Span]:
-        """A temporal operator with its marks."""
+        """A temporal operator with its strictness mark and bound."""
         op = _SPELLED[items[0]]
         strict = any(isinstance(i, Token) and i.type == "STRICT" for i in items[1:])
         bound = next((i for i in items if isinstance(i, f.Bound)), None)
         if strict and op not in STRICT:
             raise self._fail(
-                items[1], f"{op.ascii} has no strict form", "it leaves out the present already"
+                items[1], f"{op.ascii} has no strict form", "it already leaves out the present"
             )
         if bound is not None and op.steps and bound.low != bound.high:
             raise Slip(
                 Diagnostic(
-                    f"{op.ascii} looks at one point, not at a range",
+                    f"{op.ascii} looks at one time point, not at a range",
                     bound.span,
                     f"write {op.ascii}[3] for three steps, or F, G, O, H for a range",
                 )
@@ -135,20 +135,20 @@ class Build(Transformer[Token, Any]):
         """`[<=3]` or `[>=3]`."""
         op, steps = _COMPARE.get(items[1], str(items[1])), self._steps(items[2])
         if op not in ("<=", ">="):
-            raise self._fail(items[1], f"a bound is written with <= or >=, not {op}")
+            raise self._fail(items[1], f"a bound must be written with <= or >=, not {op}")
         low, high = (0, steps) if op == "<=" else (steps, None)
         return f.Bound(low, high, span=self.over(items))
 
     def bound_both(self, items: list[Any]) -> f.Bound:
-        """`[1,4]`; that 1 <= 4 is for the checker to see."""
+        """`[1,4]`; the checker makes sure that 1 <= 4."""
         return f.Bound(self._steps(items[1]), self._steps(items[3]), span=self.over(items))
 
     def _steps(self, token: Token) -> int:
         if not token.isdecimal():
-            raise self._fail(token, f"a bound is a whole number of steps, not {crop(token)}")
+            raise self._fail(token, f"a bound must be a whole number of steps, not {crop(token)}")
         if len(token) > 10 or int(token) > MAX_STEPS:
             raise self._fail(
-                token, f"a bound is at most {MAX_STEPS}", "leave it out, or write [>=a]"
+                token, f"a bound must be at most {MAX_STEPS}", "leave it out, or write [>=a]"
             )
         return int(token)
 
@@ -198,7 +198,7 @@ class Build(Transformer[Token, Any]):
     # --- terms ------------------------------------------------------------------------------
 
     def application(self, items: list[Any]) -> tuple[Token, list[f.Term], Span]:
-        """A name with or without arguments; what it is depends on where it stands."""
+        """A name with or without arguments; the rule around it decides what the name stands for."""
         terms = [i for i in items if isinstance(i, f.Term)]
         return items[0], terms, self.over(items)
 
@@ -281,9 +281,9 @@ class Build(Transformer[Token, Any]):
             if hard:
                 raise self._fail(
                     marks[0],
-                    "a hard axiom has no weight",
-                    "it holds in every world; leave out the weight, or 'hard'",
+                    "a hard axiom cannot have a weight",
+                    "it holds in every world; leave out the weight or 'hard'",
                 )
             if not (math.isfinite(weight) and weight > 0):
-                raise self._fail(marks[1], f"a weight is a positive number, not {marks[1]}")
+                raise self._fail(marks[1], f"a weight must be a positive number, not {marks[1]}")
         return (th.Axiom(str(name), formula, weight, hard, span=self.over([name])),)

@@ -1,4 +1,4 @@
-"""The syntax tree: terms and formulas as frozen data, with Python operators as sugar."""
+"""The syntax tree: terms and formulas as frozen data, with Python operators as shorthand."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from fotltn.tree import Node, parts
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Something that was read from a text, and where it stands there."""
+    """Something that was read from text, with the place where it was written."""
 
     span: Span | None = field(default=None, kw_only=True, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Syntax(Node):
-    """Anything that has a text: it prints as such and travels between processes as such."""
+    """A term or formula: `str` gives its text, and pickling goes through the same text."""
 
     start: ClassVar[str]  # the grammar rule that reads the text back
     span: Span | None = field(default=None, kw_only=True)
 
     def __str__(self) -> str:
-        """The ASCII text."""
+        """Return the ASCII text."""
         from fotltn.syntax.show import show
 
         return show(self)
 
     def __repr__(self) -> str:
-        """The class and its ASCII text."""
+        """Return the class name and the ASCII text."""
         return f"<{type(self).__name__} {self}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle as text, which has no depth limit."""
+        """Pickle as text, because text has no depth limit."""
         from fotltn.syntax.parse import parse
 
         return parse, (str(self), self.start)
@@ -47,25 +47,25 @@ class Syntax(Node):
 
 
 class Term(Syntax):
-    """An entity, or a number."""
+    """An entity or a number."""
 
     __slots__ = ()
     start = "term"
 
     def __lt__(self, other: Term | float) -> Formula:
-        """`self < other`, a comparison of given data."""
+        """Build `self < other`, a comparison of given data."""
         return Compare("<", self, as_term(other))
 
     def __le__(self, other: Term | float) -> Formula:
-        """`self <= other`."""
+        """Build `self <= other`."""
         return Compare("<=", self, as_term(other))
 
     def __gt__(self, other: Term | float) -> Formula:
-        """`self > other`."""
+        """Build `self > other`."""
         return Compare(">", self, as_term(other))
 
     def __ge__(self, other: Term | float) -> Formula:
-        """`self >= other`."""
+        """Build `self >= other`."""
         return Compare(">=", self, as_term(other))
 
 
@@ -76,7 +76,7 @@ class Var(Term):
     name: str
 
     def of(self, sort: str) -> Binder:
-        """This variable with its sort, for a quantifier."""
+        """Return this variable with its sort, to be bound by a quantifier."""
         from fotltn.syntax.hints import valid_name
 
         return Binder(self.name, valid_name(sort))
@@ -84,14 +84,14 @@ class Var(Term):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Const(Term):
-    """An entity by its name, written in quotes."""
+    """An entity, referred to by its quoted name."""
 
     name: str
 
     def __post_init__(self) -> None:
-        """Refuse what is no name."""
+        """Raise an error if the name is not a string."""
         if not isinstance(self.name, str):
-            raise BuildError(f"the name of an entity is a string, not {self.name!r}")
+            raise BuildError(f"the name of an entity must be a string, not {self.name!r}")
         Node.__post_init__(self)
 
 
@@ -110,7 +110,7 @@ class Number(Term):
     value: float
 
     def __post_init__(self) -> None:
-        """Refuse values that have no spelling."""
+        """Raise an error for values that cannot be written in a formula."""
         if isinstance(self.value, bool) or not isinstance(self.value, int | float):
             raise BuildError(f"expected a number, not {self.value!r}")
         if abs(self.value) > sys.float_info.max or not math.isfinite(self.value):
@@ -123,7 +123,10 @@ class Number(Term):
 
 
 class Formula(Syntax):
-    """A truth degree that may change over time.
+    """A formula of the language, with a degree at each time point.
+
+    Python operators combine formulas: `~a`, `a & b`, `a | b` and `a >> b` for "not", "and", "or"
+    and "implies".
 
     >>> import fotltn as fot
     >>> near, stop = fot.parse_formula("Near(x)"), fot.parse_formula("Stop(x)")
@@ -135,19 +138,19 @@ class Formula(Syntax):
     start = "formula"
 
     def __invert__(self) -> Formula:
-        """`~a`, negation."""
+        """Build the negation `~a`."""
         return Not(self)
 
     def __and__(self, other: Formula) -> Formula:
-        """`a & b`, conjunction."""
+        """Build the conjunction `a & b`."""
         return And(*_operands("&", self, other))
 
     def __or__(self, other: Formula) -> Formula:
-        """`a | b`, disjunction."""
+        """Build the disjunction `a | b`."""
         return Or(*_operands("|", self, other))
 
     def __rshift__(self, other: Formula) -> Formula:
-        """`a >> b`, implication."""
+        """Build the implication `a >> b`."""
         if isinstance(self, Implies):
             raise BuildError(
                 "Python reads a >> b >> c as (a >> b) >> c, where logic reads a -> (b -> c); "
@@ -156,19 +159,19 @@ class Formula(Syntax):
         return Implies(self, as_formula(other))
 
     def __rand__(self, other: object) -> Formula:
-        """Refused, with a word on equality."""
+        """Raise an error that explains how to write equality."""
         return And(as_formula(other), self)
 
     def __ror__(self, other: object) -> Formula:
-        """Refused, with a word on equality."""
+        """Raise an error that explains how to write equality."""
         return Or(as_formula(other), self)
 
     def __rrshift__(self, other: object) -> Formula:
-        """Refused, with a word on equality."""
+        """Raise an error that explains how to write equality."""
         return Implies(as_formula(other), self)
 
     def __bool__(self) -> bool:
-        """Refused: a formula has no truth value before it is evaluated."""
+        """Raise an error: a formula has no truth value before it is evaluated."""
         raise BuildError(
             "a formula is not true or false by itself; combine formulas with ~ & | >>, "
             "not with 'not', 'and', 'or', and write Equal(s, t) for equality of terms"
@@ -196,24 +199,24 @@ def _operands(sign: str, left: Formula, right: Formula) -> tuple[Formula, Formul
 
 
 class Connective(Formula):
-    """A formula of formulas."""
+    """A formula made of other formulas."""
 
     __slots__ = ()
 
     def __post_init__(self) -> None:
-        """Refuse parts that are no formulas."""
+        """Raise an error if a part is not a formula."""
         for part in parts(self):
             as_formula(part)
         Node.__post_init__(self)
 
 
 class Relation(Formula):
-    """A formula of two terms."""
+    """A formula that relates two terms."""
 
     __slots__ = ()
 
     def __post_init__(self) -> None:
-        """Take names and numbers for terms."""
+        """Convert names and numbers to terms."""
         for side in ("left", "right"):
             object.__setattr__(self, side, as_term(getattr(self, side)))
         Node.__post_init__(self)
@@ -235,7 +238,7 @@ class Edge(Formula):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Atom(Formula):
-    """A predicate applied to terms; a proposition has none."""
+    """A predicate applied to terms; a proposition takes no terms."""
 
     predicate: str
     args: tuple[Term, ...] = ()
@@ -243,7 +246,7 @@ class Atom(Formula):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Equal(Relation):
-    """`s = t`, graded by the distance of the two."""
+    """`s = t`, with a degree that falls with the distance between the two."""
 
     left: Term
     right: Term
@@ -251,7 +254,7 @@ class Equal(Relation):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Compare(Relation):
-    """`s < t` and its kin between numbers: 1 or 0."""
+    """`s < t`, `s <= t`, `s > t` or `s >= t` between numbers: 1 or 0."""
 
     op: str
     left: Term
@@ -267,7 +270,7 @@ class Not(Connective):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Pair(Connective):
-    """A connective of two formulas."""
+    """A connective between two formulas."""
 
     left: Formula
     right: Formula
@@ -299,7 +302,7 @@ class Iff(Pair):
 
 @dataclass(frozen=True, slots=True)
 class Binder(Placed):
-    """A variable being bound, with its sort if one is written."""
+    """A variable that a quantifier binds, with its sort if one is written."""
 
     name: str
     sort: str | None = None
@@ -307,7 +310,7 @@ class Binder(Placed):
 
 @dataclass(frozen=True, slots=True)
 class Paired(Placed):
-    """Variables that run together through the tuples of a relation."""
+    """Variables that range together over the tuples of a relation."""
 
     binders: tuple[Binder, ...]
     relation: str
@@ -315,7 +318,7 @@ class Paired(Placed):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Quantified(Formula):
-    """A quantifier over variables, at those bindings whose guard is true."""
+    """A quantifier over all bindings that make the guard true."""
 
     binders: tuple[Binder | Paired, ...]
     guard: Formula | None
@@ -336,7 +339,7 @@ class Exists(Quantified):
 
 @dataclass(frozen=True, slots=True)
 class Bound(Placed):
-    """Steps from the present: `low` to `high` inclusive; no `high` means the end of the trace."""
+    """Steps from the present, `low` to `high` inclusive; None means the end of the trace."""
 
     low: int
     high: int | None
@@ -363,17 +366,17 @@ class Binary(Formula):
     strict: bool = False
 
 
-#: Every kind of node that there is, for matches that must cover all of them.
+#: All node types, for matches that must cover every one of them.
 AnySyntax = (
     Var | Const | Apply | Number | Truth | Edge | Atom | Equal | Compare | Not | And | Or | Implies
     | Iff | Forall | Exists | Unary | Binary
 )  # fmt: skip
 
-_NO_EQUATION = "; write Equal(s, t), since == compares the objects"
+_NO_EQUATION = "; write Equal(s, t), because == compares Python objects"
 
 
 def as_term(value: Term | str | float) -> Term:
-    """A term from Python: a string names an entity, a number is itself."""
+    """Convert a Python value to a term: a string names an entity, a number stands for itself."""
     if isinstance(value, Term):
         return value
     if isinstance(value, str):
@@ -385,7 +388,7 @@ def as_term(value: Term | str | float) -> Term:
 
 
 def as_formula(value: object) -> Formula:
-    """Check that a Python value is a formula; True and False are not taken for one."""
+    """Return the value if it is a formula; raise an error otherwise, even for True and False."""
     if isinstance(value, Formula):
         return value
     hint = _NO_EQUATION if isinstance(value, bool) else ""

@@ -1,4 +1,4 @@
-"""What the parser expected, in words, and the slips that it recognises."""
+"""Say in words what the parser expected, and recognise common slips."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import re
 from fotltn.errors import BuildError, did_you_mean
 from fotltn.syntax.operators import STRICT, Temporal
 
-#: Words for what a statement of a theory is.
+#: Words that name a kind of statement in a theory.
 DECLARING = ("sort", "predicate", "function", "constant", "relation", "include", "axiom")
 
 #: Words that begin a statement of a theory.
 STATEMENTS = (*DECLARING, "static", "temporal", "hard")
 
-#: Before "axiom" on its line, it begins a statement; elsewhere it is a name like others.
+#: `hard` begins a statement only before `axiom` on the same line; elsewhere it is a plain name.
 HARD = r"hard[ \t]+axiom"
 
-#: Words that the lexer turns from names into other terminals.
+#: Words that the lexer turns from names into other tokens.
 KEYWORDS: dict[str, str] = (
     {
         spelling: {1: "UNARY", 2: "BINARY"}[op.value.arity]
@@ -71,14 +71,14 @@ _SLIPS = [
 
 
 def valid_name(name: str) -> str:
-    """The name, if text can write it."""
+    """Return the name if formulas can write it; raise an error otherwise."""
     if not re.fullmatch(r"[^\W\d]\w*", name) or name in KEYWORDS:
-        raise BuildError(f"'{name}' cannot be a name: it is a word of the language or no word")
+        raise BuildError(f"'{name}' cannot be a name: it is a keyword, or not a single word")
     return name
 
 
 def explain_expected(terminals: set[str]) -> str:
-    """What could have come, shortest first: a formula, an operator, or the literal signs."""
+    """Say what could have come next: a formula, an operator, or the literal signs."""
     rest = set(terminals) - {"WHITESPACE", "COMMENT"}
     phrases = []
     if rest >= {"UNARY", "NAME"}:
@@ -98,7 +98,7 @@ def explain_expected(terminals: set[str]) -> str:
 
 
 def hint_for(text: str, start: int, end: int, expected: set[str]) -> str | None:
-    """A word on a slip that we know, found around the place of the error."""
+    """Return a hint for a known slip at the place of the error, or None."""
     text = re.sub(r'"(?:[^"\\\n]|\\.)*"', lambda m: '"' + "_" * (len(m[0]) - 2) + '"', text)
     previous = re.search(r"\S*\s*$", text[max(0, start - 20) : start])
     begin = start - len(previous.group()) if previous else start
@@ -108,38 +108,38 @@ def hint_for(text: str, start: int, end: int, expected: set[str]) -> str | None:
             return hint
     word = text[start:end]
     if word == "in" and "DOT" in expected:
-        return "variables that run through a relation go in parentheses: forall (x, y) in pairs."
+        return "variables that range over a relation go in parentheses: forall (x, y) in pairs."
     kind = KEYWORDS.get(word)
     if "DOT" in expected and "WHERE" in expected:
         if re.match(r"\w+\s*[,.:]", text[start:]) and kind is None:
             return "variables are separated by commas: forall x, y. G(Near(x, y))"
-        return "a quantifier has a dot after its variables: forall x. G(Stop(x))"
+        return "a quantifier needs a dot after its variables: forall x. G(Stop(x))"
     operator = next((op for op in Temporal if op.ascii == word), None)
     if operator is not None and re.match(r"\s*\(", text[end:]):
-        return f"{word} is the operator '{operator.value.words}'; a name must be another word"
+        return f"{word} is the operator '{operator.value.words}'; choose another name"
     before = text[:start].rstrip()
     if word in ("<", "<=", ">", ">=") and before.endswith(tuple(op.ascii for op in STRICT)):
         return "bounds go in square brackets: F[<=3], G[1,4]"
     if word in STATEMENTS and start == 0:
-        return "this is a statement of a theory, which parse_theory and load_theory read"
+        return "this is a statement of a theory; read theories with fotltn.parse or fotltn.load"
     if (
         kind == "BINARY"
         and "UNARY" in expected
         and before == text[:start].rstrip()
         and text[end : end + 1] in (" ", "+", "[")
     ):
-        return f"{word} stands between two formulas: a {word} b"
+        return f"{word} goes between two formulas: a {word} b"
     if word in KEYWORDS and "NAME" in expected:
-        return f"'{word}' is a word of the language; a name must be another word"
+        return f"'{word}' is a keyword of the language; choose another name"
     if re.search(r"\baxiom\s+hard\s+$", text[:start]) and "WEIGHT" in expected:
-        return f"hard stands before axiom: hard axiom {word}: …"
+        return f"hard goes before axiom: hard axiom {word}: …"
     if text[:start].rstrip(" \t").endswith("\n") and "$END" in expected:
         return misspelt(word)
     return None
 
 
 def misspelt(word: str) -> str | None:
-    """What a word at the beginning of a line may have been meant to be."""
+    """Suggest the statement that a word at the beginning of a line was meant to begin."""
     if word == "hard":
-        return "hard stands before axiom, on the same line: hard axiom A: …"
+        return "hard goes before axiom, on the same line: hard axiom A: …"
     return did_you_mean(word, STATEMENTS)

@@ -1,4 +1,4 @@
-"""Theory files: read with their includes, all syntax errors at once; write."""
+"""Read theory files with their includes, reporting all syntax errors at once, and write them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fotltn.syntax.hints import HARD, STATEMENTS, misspelt
 from fotltn.syntax.parse import MAX_CHARACTERS, limit, read
 from fotltn.syntax.show import Style, show_theory
 
-_MOST_BYTES = 4 * MAX_CHARACTERS + 3  # as UTF-8, with a mark in front
+_MOST_BYTES = 4 * MAX_CHARACTERS + 3  # in UTF-8, with a byte-order mark
 
 _BEGINS = "|".join(word for word in STATEMENTS if word != "hard")
 _STATEMENT = re.compile(rf"^[ \t]*(?=(?:{_BEGINS}|{HARD})\b)", re.MULTILINE)
@@ -31,16 +31,18 @@ _STATEMENT = re.compile(rf"^[ \t]*(?=(?:{_BEGINS}|{HARD})\b)", re.MULTILINE)
 def parse_theory(
     text: str, *, source: str = "<theory>", folder: str | os.PathLike[str] | None = "."
 ) -> th.Theory:
-    r"""Read a theory from text.
+    r"""Parse a theory from text.
+
+    Use it for theories that a program writes, or for short ones in a notebook; `load` reads files.
 
     Args:
         text: the theory.
-        source: what errors call it.
-        folder: what paths of `include` are relative to, and must stay in. None: nothing may be
-            included.
+        source: the name of the text in error messages.
+        folder: the folder that `include` paths are relative to and must stay in. None forbids
+            includes.
 
     Raises:
-        ParseError: with every statement that could not be read.
+        ParseError: some statements could not be parsed; the error lists all of them.
         LimitError: the text is too long.
 
     >>> import fotltn as fot
@@ -57,15 +59,15 @@ def parse_theory(
 def load_theory(
     path: str | os.PathLike[str], *, root: str | os.PathLike[str] | None = None
 ) -> th.Theory:
-    r"""Read a theory file and what it includes.
+    r"""Read a theory from its file, with the files it includes.
 
     Args:
         path: the file.
-        root: the folder that includes must stay in; without it, that of the file.
+        root: the folder that included files must be in; by default, the folder of the file.
 
     Raises:
         DataError: a file is missing, unreadable, not a plain file, or not UTF-8.
-        ParseError: with every statement that could not be read.
+        ParseError: some statements could not be parsed; the error lists all of them.
 
     >>> import fotltn as fot
     >>> theory = fot.parse("predicate Near, Stop\naxiom Obey: G(Near -> WX Stop)")
@@ -79,7 +81,12 @@ def load_theory(
 
 
 def save_theory(theory: th.Theory, path: str | os.PathLike[str], *, style: Style = "ascii") -> None:
-    r"""Write a theory file; the old file stays intact until the new one is complete.
+    r"""Write a theory to a file; the old file stays intact until the new one is complete.
+
+    Args:
+        theory: the theory.
+        path: the file to write.
+        style: the spelling of operators, "ascii" or "unicode".
 
     >>> import pathlib, fotltn as fot
     >>> theory = fot.parse("predicate Near, Stop\naxiom Obey: G(Near -> WX Stop)")
@@ -91,7 +98,7 @@ def save_theory(theory: th.Theory, path: str | os.PathLike[str], *, style: Style
     axiom Obey: □(Near → ● Stop)
     """
     if style == "latex":
-        raise ValueError("a theory file is written as ascii or unicode")
+        raise ValueError("a theory file can be written in the style 'ascii' or 'unicode'")
     text = show_theory(theory, style)
     write_files({Path(path): lambda file: file.write(text.encode())})
 
@@ -120,7 +127,7 @@ def _open(path: Path, include: th.Include | None) -> SourceText:
 
 
 def _key(file: Path) -> Path:
-    """The file itself, whatever links lead to it; a path that leads nowhere stays as it is."""
+    """Return the real path behind any links; a path that leads nowhere stays as it is."""
     try:
         return Path(os.path.realpath(file))
     except (OSError, ValueError):
@@ -130,7 +137,7 @@ def _key(file: Path) -> Path:
 def _collect(
     source: SourceText, folder: Path, root: Path | None, open_files: tuple[Path, ...] = ()
 ) -> th.Theory:
-    """All statements of a source and of what it includes, in order, each file once."""
+    """Collect the statements of a source and its includes in order, reading each file once."""
     declarations: list[th.Declaration] = []
     axioms: list[th.Axiom] = []
     errors: list[Diagnostic] = []
@@ -166,20 +173,20 @@ def _collect(
 
 
 def _outside(file: Path, root: Path | None) -> Diagnostic | None:
-    """Why a file may not be included, if it may not."""
+    """Say why a file may not be included, or return None if it may."""
     if root is None:
-        return Diagnostic("the theory of a model includes nothing")
+        return Diagnostic("the theory of a model cannot include files")
     if not inside(file, root):
-        hint = f"to include it, set {ROOT} in the environment to a folder that it is in"
+        hint = f"to include it, set {ROOT} in the environment to a folder that contains it"
         return Diagnostic(f"cannot read {file}: it is outside '{root}'", hint=hint)
     return None
 
 
 def _statements(source: SourceText, errors: list[Diagnostic]) -> list[th.Statement]:
-    """The statements that can be read; the errors of the others are added to `errors`.
+    """Return the statements that can be parsed; add the errors of the others to `errors`.
 
-    A statement begins with its keyword at the beginning of a line, so one that cannot be read
-    does not take the next one with it.
+    A statement begins with its keyword at the start of a line, so an error in one statement does
+    not hide the next one.
     """
     text = source.text
     starts = [m.end() for m in _STATEMENT.finditer(text)]
@@ -196,7 +203,7 @@ def _statements(source: SourceText, errors: list[Diagnostic]) -> list[th.Stateme
 
 
 def _strip(text: str, start: int, end: int) -> tuple[int, int] | None:
-    """The first piece of a line that is neither blank nor a comment."""
+    """Return the extent of the first line content that is neither blank nor a comment."""
     for match in re.finditer(r"[^\n]+", text[start:end]):
         content = match.group().split("#", 1)[0]
         if content.strip():
@@ -211,5 +218,5 @@ def _stray(source: SourceText, start: int, end: int) -> Diagnostic:
     return Diagnostic(
         "this is not a statement",
         Span(source, start, end),
-        misspelt(word) or f"a statement begins with one of: {', '.join(words)}",
+        misspelt(word) or f"a statement must begin with one of: {', '.join(words)}",
     )

@@ -1,7 +1,7 @@
 """HTML for notebooks: tables, bars and strips of degrees that need nothing but a browser.
 
-Colours are those of the page around them, with two hues of our own laid over it. So all of it can
-be read on light and on dark pages.
+Text takes its colour from the surrounding page, and the two added hues are translucent. So the
+output is readable on light and dark pages.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ from collections.abc import Collection, Iterable, Sequence
 
 from fotltn.format import NONE, degree
 
+#: The maximum number of rows shown in a table; further rows are only counted.
+MOST = 50
+
 _TRUE = (45, 125, 210)
 _WRONG = (213, 94, 0)
 _GREY = (128, 128, 128)
@@ -22,7 +25,7 @@ _BORDER = "1px solid rgba(128,128,128,0.35)"
 
 
 class Markup(str):
-    """Text that is HTML already."""
+    """Text that is already HTML."""
 
     __slots__ = ()
 
@@ -34,12 +37,12 @@ def table(
     left: Collection[str] = (),
     caption: str = "",
 ) -> str:
-    """A table; what is not `Markup` is escaped.
+    """Render a table, with cells escaped unless they are `Markup`; rows beyond `MOST` are counted.
 
     Args:
-        heads: of the columns.
-        rows: their cells.
-        left: the columns that hold words, and are set to the left.
+        heads: the column headings.
+        rows: the cells of each row.
+        left: the columns that hold words and are aligned left.
         caption: a line above the table.
     """
     sides = ["left" if head in left else "right" for head in heads]
@@ -55,21 +58,29 @@ def table(
     above = ""
     if caption:
         above = f'<caption style="text-align:left;color:inherit">{text(caption)}</caption>'
-    body = "".join(line(row, "td") for row in rows)
+    lines = [line(row, "td") for row in rows]
+    body, rest = "".join(lines[:MOST]), ""
+    if len(lines) > MOST:
+        rest = f"<p>{len(lines) - MOST:,} more rows</p>"
     return (
         '<div style="overflow-x:auto;margin:0.4em 0"><table style="border-collapse:collapse;'
         f'color:inherit;font-variant-numeric:tabular-nums">{above}'
-        f"<thead>{line(heads, 'th')}</thead><tbody>{body}</tbody></table></div>"
+        f"<thead>{line(heads, 'th')}</thead><tbody>{body}</tbody></table>{rest}</div>"
     )
 
 
 def text(value: object) -> str:
-    """A cell or a sentence, escaped unless it is markup."""
+    """Return a cell or sentence as HTML, escaped unless it is `Markup`."""
     return value if isinstance(value, Markup) else html.escape(str(value))
 
 
+def code(value: object) -> Markup:
+    """Render a formula in Unicode signs, which need no TeX renderer."""
+    return Markup(f"<code>{html.escape(str(value))}</code>")
+
+
 def bar(value: float) -> Markup:
-    """A degree as a number and a bar."""
+    """Render a degree as a number next to a bar."""
     if math.isnan(value):
         return Markup(NONE)
     width = 100 * min(1.0, max(0.0, value))
@@ -82,12 +93,12 @@ def bar(value: float) -> Markup:
 
 
 def strip(degrees: Sequence[float], *, said: str, wrong: bool = False) -> Markup:
-    """Degrees in a row, one a point: the truer, the more colour.
+    """Render degrees as a row of pixels, one per time point; truer pixels are more opaque.
 
     Args:
-        degrees: the degrees; NaN where there is none, which is grey.
-        said: what it shows, for those who cannot see it.
-        wrong: show in another colour what is false, not what is true.
+        degrees: the degrees; NaN marks a missing one and is shown in grey.
+        said: a description of the picture, for readers who cannot see it.
+        wrong: colour what is false, in a different hue, instead of what is true.
     """
     pixels = b"".join(_pixel(u, wrong) for u in degrees)
     address = base64.b64encode(_png(len(degrees), pixels)).decode()
@@ -111,7 +122,7 @@ def _pixel(degree: float, wrong: bool) -> bytes:
 
 
 def _png(width: int, pixels: bytes) -> bytes:
-    """A picture of one line, with eight bits of red, green, blue and opacity."""
+    """Encode a PNG that is one pixel high, with 8-bit red, green, blue and opacity."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         check = struct.pack(">I", zlib.crc32(kind + data))

@@ -1,4 +1,4 @@
-"""The temporal operators and their spellings: one table for grammar, printers and docs."""
+"""The temporal operators and their spellings: one table for the grammar, printers and docs."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from enum import Enum
 
 @dataclass(frozen=True, slots=True)
 class OperatorSpelling:
-    """How an operator is written, and where it looks."""
+    """The spellings of an operator, and the direction in which it looks."""
 
     ascii: str
     unicode: str
     latex: str
     arity: int
     past: bool
-    words: str  # its name in prose, for messages and documentation
+    words: str  # the operator's name in prose, for messages and documentation
 
 
 class Temporal(Enum):
@@ -43,13 +43,13 @@ class Temporal(Enum):
 
     @property
     def steps(self) -> bool:
-        """Whether the operator looks at one point, some steps away (X, WX, Y, WY)."""
+        """Whether the operator looks at one time point, some steps away (X, WX, Y, WY)."""
         return self in _STEPS
 
 
 _STEPS = frozenset({Temporal.X, Temporal.WX, Temporal.Y, Temporal.WY})
 
-#: Operators with a strict form (section 2.2 of the paper): the present is left out.
+#: Operators with a strict form, which leaves out the present (section 2.2 of the paper).
 STRICT = frozenset(op for op in Temporal if not op.steps)
 
 STRICT_MARK = {"ascii": "+", "unicode": "⁺", "latex": "^{+}"}

@@ -1,4 +1,4 @@
-"""Text to formulas and theories; parse errors with a caret and a hint."""
+"""Parse text into formulas and theories; errors come with a caret and a hint."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedToken
 
 from fotltn.errors import Diagnostic, LimitError, ParseError, SourceText
 from fotltn.syntax.build import Build, Slip, crop
-from fotltn.syntax.formula import Formula, Syntax, Term
+from fotltn.syntax.formula import Formula, Syntax
 from fotltn.syntax.hints import KEYWORDS, explain_expected, hint_for
 from fotltn.syntax.theory import Statement
 
-#: A longer text is refused: formulas that large are data and belong in a table of facts.
+#: Longer texts are rejected: formulas that large are data and belong in a table of facts.
 MAX_CHARACTERS = 2 * 1024 * 1024
 
 _local = threading.local()
-_reading_grammar = threading.Lock()  # lark reads grammars with one parser for all threads
+_reading_grammar = threading.Lock()  # lark shares one grammar parser between all threads
 
 
 class _Words:
-    """Lets the lexer read a whole word everywhere: `a Stop` is two names, not `a S top`."""
+    """Makes the lexer read whole words everywhere: `a Stop` is two names, not `a S top`."""
 
     always_accept = ("NAME",)
 
     def process(self, stream: Iterator[Token]) -> Iterator[Token]:
-        """The tokens as they are."""
+        """Return the tokens unchanged."""
         return stream
 
 
 def parse(text: str, start: str = "formula", *, source: str = "<formula>") -> Syntax:
-    """Read a formula or (with `start="term"`) a term.
+    """Parse a formula or, with `start="term"`, a term.
 
     Args:
         text: the text, in ASCII or Unicode spelling.
-        start: the grammar rule to read, `formula` or `term`.
-        source: the name that errors give to the text.
+        start: the grammar rule to parse by: `formula` or `term`.
+        source: the name of the text in error messages.
 
     Raises:
-        ParseError: the text is not in the language; the message points at the place.
+        ParseError: the text is not a formula or term; the message points at the place.
         LimitError: the text is longer than `MAX_CHARACTERS`.
     """
     origin = SourceText(source, text)
@@ -51,7 +51,18 @@ def parse(text: str, start: str = "formula", *, source: str = "<formula>") -> Sy
 
 
 def parse_formula(text: str, *, source: str = "<formula>") -> Formula:
-    """Read a formula.
+    """Parse a formula, in ASCII or Unicode spelling.
+
+    Use it to build a formula once and pass it to several functions. Most functions also accept the
+    text itself.
+
+    Args:
+        text: the formula.
+        source: the name of the text in error messages.
+
+    Raises:
+        ParseError: the text is not a formula; the message points at the place.
+        LimitError: the text is longer than 2,097,152 characters.
 
     >>> print(parse_formula("∀x: agent. □(Car(x) → ● Stop(x))"))
     forall x: agent. G(Car(x) -> WX Stop(x))
@@ -59,17 +70,8 @@ def parse_formula(text: str, *, source: str = "<formula>") -> Formula:
     return cast(Formula, parse(text, "formula", source=source))
 
 
-def parse_term(text: str, *, source: str = "<term>") -> Term:
-    """Read a term.
-
-    >>> print(parse_term('owner("car 7")'))
-    owner("car 7")
-    """
-    return cast(Term, parse(text, "term", source=source))
-
-
 def limit(source: SourceText) -> None:
-    """Refuse a text that is too long to be a theory."""
+    """Raise an error if a text is too long to be a theory."""
     if len(source.text) > MAX_CHARACTERS:
         raise LimitError(
             f"{source.name} has {len(source.text):,} characters; at most {MAX_CHARACTERS:,} are "
@@ -78,7 +80,7 @@ def limit(source: SourceText) -> None:
 
 
 def read(source: SourceText, start: int, end: int, rule: str) -> Syntax | tuple[Statement, ...]:
-    """Parse the characters `start` to `end` of a source by one grammar rule."""
+    """Parse the characters from `start` to `end` of a source by one grammar rule."""
     parser, build = _parser()
     build.begin(source, start)
     text = source.text[start:end]
@@ -97,7 +99,7 @@ def read(source: SourceText, start: int, end: int, rule: str) -> Syntax | tuple[
 
 
 def _parser() -> tuple[Lark, Build]:
-    """This thread's parser, built on first use; the builder holds the source of the moment."""
+    """Return this thread's parser, built on first use, and the builder that holds its source."""
     if not hasattr(_local, "parser"):
         grammar = resources.files("fotltn.syntax").joinpath("grammar.lark").read_text("utf-8")
         _local.build = Build()
@@ -117,7 +119,7 @@ def _parser() -> tuple[Lark, Build]:
 
 
 def _keyword(token: Token) -> Token:
-    """Names that are operators or keywords become those."""
+    """Turn a name that is an operator or keyword into the matching token."""
     kind = KEYWORDS.get(token)
     return Token.new_borrow_pos(kind, token, token) if kind else token
 
@@ -141,9 +143,9 @@ def _diagnose(error: UnexpectedInput, source: SourceText, start: int, end: int) 
     message = f"found {what}, expected {explain_expected(expected)}"
     if isinstance(error, UnexpectedCharacters) and source.text[place[0]] == '"':
         return Diagnostic(
-            "a name in double quotes is not closed, or has an escape that there is not",
+            "a name in double quotes is not closed or contains an unknown escape",
             build.span(*place),
-            r"the escapes are \" \\ \n \r \t, and a name stays on its line",
+            r"the escapes are \" \\ \n \r \t, and a name must end on the line it starts on",
         )
     return Diagnostic(
         message, build.span(*place), hint_for(source.text, place[0], place[1], expected)

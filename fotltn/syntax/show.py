@@ -1,4 +1,4 @@
-"""Formulas and theories to text: ASCII, Unicode, LaTeX. `parse(show(f)) == f` for the first two."""
+"""Print formulas and theories as ASCII, Unicode or LaTeX; the first two can be parsed again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal, assert_never, cast
 from fotltn.syntax import formula as f
 from fotltn.syntax import theory as th
 from fotltn.syntax.hints import KEYWORDS
-from fotltn.syntax.notebook import table, text
+from fotltn.syntax.notebook import code, table, text
 from fotltn.syntax.operators import STRICT_MARK
 
 Style = Literal["ascii", "unicode", "latex"]
@@ -38,7 +38,7 @@ _SIGNS: dict[Style, dict[str, str]] = {
     },
 }  # fmt: skip
 
-# How tightly a formula holds together; a looser one inside a tighter one gets parentheses.
+# How tightly a formula binds; a looser formula inside a tighter one gets parentheses.
 _QUANTIFIED, _IFF, _IMPLIES, _OR, _AND, _UNTIL, _RELATION, _PREFIX, _PRIMARY = range(9)
 _LEVELS: dict[type[f.Syntax], int] = {
     f.Forall: _QUANTIFIED, f.Exists: _QUANTIFIED, f.Iff: _IFF, f.Implies: _IMPLIES, f.Or: _OR,
@@ -50,7 +50,14 @@ _Piece = str | tuple[f.Syntax, int]
 
 
 def show(node: f.Syntax, style: Style = "ascii") -> str:
-    r"""The text of a formula or term.
+    r"""Print a formula or term as text.
+
+    Use "ascii" or "unicode" for text that `parse_formula` reads back as an equal formula, and
+    "latex" for a paper or a slide.
+
+    Args:
+        node: the formula or term.
+        style: "ascii", "unicode" or "latex".
 
     >>> from fotltn import parse_formula
     >>> show(parse_formula("forall x. G(Stop(x) -> F[<=3] Run(x))"), "unicode")
@@ -74,7 +81,7 @@ def show(node: f.Syntax, style: Style = "ascii") -> str:
 
 
 def _expand(node: f.AnySyntax, style: Style) -> list[_Piece]:
-    """One node as text and smaller pieces."""
+    """Split one node into text and smaller nodes."""
     sign = _SIGNS[style]
     match node:
         case f.Var(name):
@@ -197,7 +204,7 @@ def _quoted(name: str, style: Style) -> str:
 
 
 def quote(name: str) -> str:
-    """An entity's name as the language writes it."""
+    """Return an entity's name in quotes, as formulas write it."""
     return f'"{name.translate(_ESCAPES)}"'
 
 
@@ -223,7 +230,12 @@ def _latex_number(value: float) -> str:
 
 
 def show_theory(theory: th.Theory, style: Style = "ascii") -> str:
-    r"""The text of a theory file (ASCII or Unicode), or a LaTeX table of its axioms.
+    r"""Print a theory as the text of a theory file, or its axioms as a LaTeX table.
+
+    Args:
+        theory: the theory.
+        style: "ascii" or "unicode" for text that `fotltn.parse` reads back as an equal theory;
+            "latex" for an array of the axioms.
 
     >>> import fotltn as fot
     >>> theory = fot.parse("predicate Near, Stop\naxiom Obey: G(Near -> WX Stop)")
@@ -275,10 +287,10 @@ def _sorts(sorts: tuple[str, ...]) -> str:
 
 
 def theory_html(theory: th.Theory) -> str:
-    """A theory for notebooks: declarations as text, axioms typeset."""
+    """Render a theory for notebooks: declarations as text, axioms in Unicode signs."""
     declared = "\n".join(_declaration(d) for d in theory.declarations)
     rows = [
-        (a.name, "hard" if a.hard else _number(a.weight), a.formula._repr_latex_())
+        (a.name, "hard" if a.hard else _number(a.weight), code(show(a.formula, "unicode")))
         for a in theory.axioms
     ]
     heads = ("axiom", "weight", "formula")

@@ -1,4 +1,4 @@
-"""A theory: declarations and named axioms, the in-memory form of a .fot file."""
+"""Theories: declarations and named axioms, as a .fot file states them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from fotltn.syntax.formula import Formula, Placed
 
 @dataclass(frozen=True, slots=True)
 class SortDecl(Placed):
-    """`sort agent`: a kind of entities."""
+    """`sort agent`: a kind of entity."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class PredicateDecl(Placed):
-    """`predicate Stop(agent)`, or `static predicate Car(agent)` if time does not matter."""
+    """`predicate Stop(agent)`, or `static predicate Car(agent)` if it is the same at all times."""
 
     name: str
     sorts: tuple[str, ...] = ()
@@ -28,7 +28,7 @@ class PredicateDecl(Placed):
 
 @dataclass(frozen=True, slots=True)
 class FunctionDecl(Placed):
-    """`function owner(car): person`; `real` as the result makes it a number."""
+    """`function owner(car): person`; the result sort `real` makes it a number."""
 
     name: str
     sorts: tuple[str, ...]
@@ -38,7 +38,7 @@ class FunctionDecl(Placed):
 
 @dataclass(frozen=True, slots=True)
 class ConstantDecl(Placed):
-    """`constant ego: car`: an entity that formulas may name."""
+    """`constant ego: car`: an entity that formulas can name."""
 
     name: str
     sort: str
@@ -54,7 +54,7 @@ class RelationDecl(Placed):
 
 @dataclass(frozen=True, slots=True)
 class Axiom(Placed):
-    """A named formula: a soft one should hold, with its weight; a hard one does, in every world."""
+    """A named formula: soft with a weight if it should hold, hard if it holds in every world."""
 
     name: str
     formula: Formula
@@ -62,9 +62,9 @@ class Axiom(Placed):
     hard: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse a weight of what is not weighed."""
+        """Raise an error if a hard axiom has a weight."""
         if self.hard and self.weight != 1.0:
-            raise BuildError(f"the hard axiom '{self.name}' has a weight; only soft ones have")
+            raise BuildError(f"the hard axiom '{self.name}' has a weight; only soft axioms may")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ Statement = Declaration | Axiom | Include
 
 
 def sorts_of(item: Declaration) -> tuple[str, ...]:
-    """The sorts that a declaration mentions: of arguments, then of a result."""
+    """Return the sorts that a declaration mentions: first of its arguments, then of its result."""
     match item:
         case SortDecl():
             return ()
@@ -97,6 +97,9 @@ def sorts_of(item: Declaration) -> tuple[str, ...]:
 class Theory:
     r"""Declarations and axioms, in the order in which they are written.
 
+    `fotltn.parse` and `fotltn.load` return one. Index it with the name of an axiom, or iterate over
+    its axioms.
+
     >>> import fotltn as fot
     >>> theory = fot.parse("predicate Near, Stop\naxiom Obey: G(Near -> WX Stop)")
     >>> [axiom.name for axiom in theory]
@@ -109,7 +112,7 @@ class Theory:
     axioms: tuple[Axiom, ...] = ()
 
     def axiom(self, name: str) -> Axiom:
-        """The axiom of that name."""
+        """Return the axiom with this name."""
         for axiom in self.axioms:
             if axiom.name == name:
                 return axiom
@@ -118,15 +121,15 @@ class Theory:
         raise BuildError(f"the theory has no axiom '{name}'; {hint}")
 
     def __getitem__(self, name: str) -> Axiom:
-        """The axiom of that name."""
+        """Return the axiom with this name."""
         return self.axiom(name)
 
     def __iter__(self) -> Iterator[Axiom]:
-        """The axioms."""
+        """Iterate over the axioms."""
         return iter(self.axioms)
 
     def __str__(self) -> str:
-        """The text of the theory file."""
+        """Return the text of the theory file."""
         from fotltn.syntax.show import show_theory
 
         return show_theory(self)

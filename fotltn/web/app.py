@@ -16,16 +16,16 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from fotltn.errors import FotError
-from fotltn.web import compare, formulas, predicates, scene, views, what_if
+from fotltn.web import compare, formulas, predicates, scene, views, what_if, worlds
 from fotltn.web.jobs import VISITOR, PendingError
 from fotltn.web.responses import RefusedError, answer, failed, failure, static_response, wants
 from fotltn.web.security import Guard, Rules, visitor_of
 from fotltn.web.state import WebState
 
-View = Callable[[WebState, Request], Coroutine[Any, Any, Response]]
+PageMaker = Callable[[WebState, Request], Coroutine[Any, Any, Response]]
 
 #: The addresses, and what answers there.
-PAGES: dict[str, View] = {
+PAGES: dict[str, PageMaker] = {
     "/": views.theory,
     "/axiom/{name}": views.axiom,
     "/axiom/{name}/cell": views.cell,
@@ -34,6 +34,8 @@ PAGES: dict[str, View] = {
     "/predicates": predicates.predicates,
     "/predicate/{name}": predicates.predicate,
     "/predicate/{name}/row": predicates.predicate_row,
+    "/worlds": worlds.worlds,
+    "/doubts": worlds.doubts,
     "/compare": compare.compare,
     "/scene": scene.scene,
     "/facts.csv": what_if.facts,
@@ -57,7 +59,7 @@ def application(
         finally:
             state.jobs.close()
 
-    routes = [Route(path, _handler(state, view)) for path, view in PAGES.items()]
+    routes = [Route(path, _handler(state, make)) for path, make in PAGES.items()]
     app = Starlette(
         routes=[*routes, Route("/static/{name}", _static)],
         middleware=[Middleware(Guard, rules)],
@@ -68,13 +70,15 @@ def application(
     return app
 
 
-def _handler(state: WebState, view: View) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-    """A view whose errors are answered with messages."""
+def _handler(
+    state: WebState, make: PageMaker
+) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+    """What makes a page, with errors answered by messages."""
 
     async def handle(request: Request) -> Response:
         VISITOR.set(visitor_of(request))
         try:
-            return await _while_there(view(state, request), request)
+            return await _while_there(make(state, request), request)
         except RefusedError as error:
             return failure(request, error.status, error.message, error.hint)
         except FotError as error:

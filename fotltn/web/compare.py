@@ -15,7 +15,6 @@ from fotltn.grounding.labels import Labels
 from fotltn.reporting.typeset import typeset
 from fotltn.syntax import formula as f
 from fotltn.web.responses import RefusedError
-from fotltn.web.rows import Predictions
 from fotltn.web.state import WebState
 from fotltn.web.views import axiom_sources, described, hard_axioms
 from fotltn.web.visit import Visit
@@ -29,7 +28,7 @@ async def compare(state: WebState, request: Request) -> Response:
             404, "there is nothing to compare with", "start with two: fotltn inspect MODEL OTHER"
         )
     sources = axiom_sources(state)
-    known = [s.theory.signature.predicates for s in state.sides]
+    known = [s.view.theory.signature.predicates for s in state.sides]
     content = {
         "inspected": [described(s) for s in state.sides],
         "comparable": state.comparable,
@@ -43,7 +42,7 @@ async def compare(state: WebState, request: Request) -> Response:
 
 def _odd(state: WebState) -> list[str]:
     """Why numbers of the two do not mean the same."""
-    one, other = state.sides
+    one, other = (side.view for side in state.sides)
     warnings = []
     if one.semantics != other.semantics:
         warnings.append(
@@ -55,7 +54,7 @@ def _odd(state: WebState) -> list[str]:
             "The two decide differently what is true, or what the end of a trace means, so that "
             "their shares of violations do not mean the same; --threshold and --end set one rule."
         )
-    if not _same_labels(one.test, other.test):
+    if not _same_labels(*(None if s.model is None else s.model.world.test for s in state.sides)):
         warnings.append("The two are tested on different facts, so that scores are not comparable.")
     if not state.comparable:
         warnings.append(
@@ -79,12 +78,13 @@ async def _axiom(state: WebState, name: str, sources: list[f.Formula]) -> dict[s
     values: list[float | None] = []
     rates: list[float | None] = []
     for side, inspected in enumerate(state.sides):
-        numbers: dict[str, float | None] = {}
-        if any(a.name == name for a in inspected.theory.axioms):
+        value = rate = None
+        if any(a.name == name for a in inspected.view.theory.axioms):
             with suppress(FotError):  # an axiom that cannot be evaluated has no numbers
-                numbers = (await state.seen(side, name)).standing.as_dict()
-        values.append(numbers.get("value"))
-        rates.append(numbers.get("rate"))
+                standing = (await state.seen(side, name)).standing
+                value, rate = standing.value, standing.rate
+        values.append(value)
+        rates.append(rate)
     return {
         "axiom": name,
         "text": str(sources[0]),
@@ -103,16 +103,14 @@ def _minus(pair: list[float | None]) -> float | None:
 
 
 async def _predicate(state: WebState, name: str) -> dict[str, Any]:
-    learned = any(name in s.learned for s in state.sides)
+    learned = any(name in s.view.learned for s in state.sides)
     reports = [await state.metrics(side) for side in range(2)]
     scores = [None if report is None else report.predicates.get(name) for report in reports]
     distance = decided = None
     if state.comparable and learned:
         with suppress(FotError):  # a table that is too large is not compared
             one, other = await state.table(0, name), await state.table(1, name)
-            distance, decided = await state.jobs.get(
-                ("distance", name), lambda: _distance(one, other)
-            )
+            distance, decided = await state.jobs.get(("distance", name), lambda: one.apart(other))
     pr_auc = [None if score is None else score.pr_auc.value for score in scores]
     return {
         "predicate": name,
@@ -124,16 +122,3 @@ async def _predicate(state: WebState, name: str) -> dict[str, Any]:
         "gain": _minus(pr_auc),
         "chance": [None if score is None else score.chance.value for score in scores],
     }
-
-
-def _distance(one: Predictions, other: Predictions) -> tuple[float | None, float | None]:
-    """The mean distance of predictions, and the share of them that are decided differently."""
-    if one.values.shape != other.values.shape:
-        return None, None
-    a, b = one.values[one.order], other.values[one.order]
-    counted = ~(a.isnan() | b.isnan())
-    if not bool(counted.any()):
-        return None, None
-    apart = (a - b).abs()[counted].mean()
-    differ = (one.truths[one.order] != other.truths[one.order])[counted].float().mean()
-    return float(apart), float(differ)

@@ -96,7 +96,7 @@ async def formula(state: WebState, request: Request) -> Response:
 
 def _page(visit: Visit, content: dict[str, Any]) -> Response:
     """The form, and below it what there is to say of a formula."""
-    theory = visit.inspected.theory
+    theory = visit.inspected.view.theory
     messages = content.get("messages", ())
     spans = [(d.span.start, d.span.end) for d in messages if d.span is not None]
     around = {

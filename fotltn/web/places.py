@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fotltn.analysis.cells import Cells
+from fotltn.analysis.overview import Overview
 
 #: What an address says of a cell, beside the entities of its variables. A formula that has a
 #: variable of such a name is addressed by rows.
@@ -17,3 +18,17 @@ def where(cells: Cells, row: int, time: int | None = None) -> dict[str, Any]:
     if set(WORDS) & set(cells.variables):
         return {"row": row, **when}
     return {**cells.binding(cells.cell(row, 0)), "trace": cells.trace_of(row), **when}
+
+
+def worst_place(seen: Overview) -> dict[str, object] | None:
+    """The worst cell of a formula: its row and time, what it is called, and what leads to it."""
+    cells, worst = seen.heat.cells, seen.standing.worst
+    if worst is None:
+        return None
+    row = cells.row(worst)
+    words = [f"{variable} = {entity}" for variable, entity in cells.binding(worst).items()]
+    words += [f"time {worst.time}"] if len(seen.heat.times) > 1 else []
+    trace = cells.trace_of(row)
+    words += [] if trace is None else [f"trace {trace}"]
+    place = where(cells, row, worst.time)
+    return {"row": row, "time": worst.time, "where": ", ".join(words), "place": place}

@@ -8,16 +8,18 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from fotltn.analysis.over_time import NO_BYTE
+from fotltn.analysis.prediction_rows import Predictions
+from fotltn.posterior.posterior import Posterior
 from fotltn.web.places import where
-from fotltn.web.responses import query
-from fotltn.web.rows import Predictions
+from fotltn.web.responses import RefusedError, query
 from fotltn.web.state import WebState
 from fotltn.web.views import gaps
 from fotltn.web.views import predicates as listed_predicates
 from fotltn.web.visit import Visit, cell_at, listing, same
+from fotltn.web.worlds import beside, sampled, world_bytes
 
 #: What a heat map of a predicate can show.
-SHOWN = ("predictions", "labels")
+SHOWN = ("predictions", "labels", "world")
 
 
 async def predicates(state: WebState, request: Request) -> Response:
@@ -44,14 +46,14 @@ async def _tables(visit: Visit) -> dict[int, Predictions]:
     """The predictions of whoever is looked at, and of the other one if both can be compared."""
     state, side, name = visit.state, visit.side, visit.name
     tables = {side: await state.table(side, name)}
-    if state.comparable and name in state.sides[1 - side].theory.signature.predicates:
+    if state.comparable and name in state.sides[1 - side].view.theory.signature.predicates:
         tables[1 - side] = await state.table(1 - side, name)
     return tables
 
 
 async def predicate(state: WebState, request: Request) -> Response:
     """A predicate: its predictions and labels as heat maps, and as rows, the worst first."""
-    known = ("model", "trace", "sort", "by", "find", "from", "count", "show")
+    known = ("model", "trace", "sort", "by", "find", "from", "count", "show", "world")
     visit = Visit(state, request, known)
     name, side = visit.name, visit.side
     decl = state.predicate(side, name)
@@ -63,8 +65,14 @@ async def predicate(state: WebState, request: Request) -> Response:
     order = tables.get(by, table).order
     rows = listing(visit, table.cells, order if sort == "error" else order.sort().values, sort)
     show = visit.choice("show", SHOWN, SHOWN[0])
+    world, posterior = _world(visit), _posterior(visit)
+    by_name = {SHOWN[0]: table.prediction_bytes, SHOWN[1]: table.label_bytes}
+    if world is not None:
+        by_name[SHOWN[2]] = world_bytes(sampled(visit.inspected), name, world, table)
     if visit.form == "bytes":
-        return rows.part(table.prediction_bytes if show == SHOWN[0] else table.label_bytes)
+        if show not in by_name:
+            raise RefusedError(400, "which world? there is none in the address", "add world=0")
+        return rows.part(by_name[show])
     report = await state.metrics(side)
     measured = None if report is None else report.predicates.get(name)
     content = {
@@ -72,10 +80,11 @@ async def predicate(state: WebState, request: Request) -> Response:
         "calibration": None if measured is None else measured.calibration.as_dict(),
         "sorts": list(decl.sorts),
         "static": decl.static,
-        "learned": name in visit.inspected.learned,
+        "learned": name in visit.inspected.view.learned,
         "model": visit.inspected.name,
         "labelled": table.labelled,
         "tested": table.held_back,
+        "world": world,
         **rows.narrowed,
         **rows.table(lambda row: _row(table, row)),
     }
@@ -88,10 +97,13 @@ async def predicate(state: WebState, request: Request) -> Response:
     ]  # fmt: skip
     if table.labelled:
         maps.append((side, SHOWN[1], SHOWN[1], table.label_bytes, "--green"))
+    if world is not None:
+        maps.append((side, SHOWN[2], f"world {world}", by_name[SHOWN[2]], "--accent"))
     more = {
+        "worlds": 0 if posterior is None else posterior.count,
         "panels": [
             rows.panel(
-                base, {"show": show, **same(one), **asked},
+                base, {"show": show, "world": world, **same(one), **asked},
                 f"{base}/row" + query(same(one)), shades, table.values.shape[1],
                 title=title, hue=hue,
             )
@@ -102,6 +114,27 @@ async def predicate(state: WebState, request: Request) -> Response:
         "sort_names": sorts,
     }  # fmt: skip
     return visit.answer("predicate.html", content, more)
+
+
+def _posterior(visit: Visit) -> Posterior | None:
+    """The worlds of whoever is looked at, if the predicate is true or false in them."""
+    model = visit.inspected.model
+    posterior = None if model is None else model.posterior
+    return posterior if posterior is not None and visit.name in posterior.worlds else None
+
+
+def _world(visit: Visit) -> int | None:
+    """The number of the world that an address names.
+
+    Raises:
+        RefusedError: there is none of that number.
+    """
+    if visit.text("world") is None:
+        return None
+    posterior = _posterior(visit)
+    if posterior is None:
+        raise RefusedError(404, f"no sampled world says anything of '{visit.name}'")
+    return visit.number("world", 0, posterior.count - 1)
 
 
 def _row(table: Predictions, row: int) -> dict[str, Any]:
@@ -143,6 +176,9 @@ async def predicate_row(state: WebState, request: Request) -> Response:
         "threshold": table.cells.threshold_of(name),
         **_row(table, row),
     }
+    posterior = _posterior(visit)
+    if posterior is not None:
+        content["worlds"] = beside(posterior, name, row, table)
     both = len(tables) == 2
     if both:
         content["other"] = tables[1 - side].values[row].tolist()

@@ -12,13 +12,13 @@ from torch import Tensor
 
 from fotltn.analysis.axes import columns
 from fotltn.analysis.over_time import shades
+from fotltn.analysis.overview import Overview
 from fotltn.errors import FotError
 from fotltn.logic.core import REAL
 from fotltn.semantics.tables import Tables
-from fotltn.web.inspected import Inspected
 from fotltn.web.places import where
 from fotltn.web.responses import RefusedError, query
-from fotltn.web.state import Seen, WebState
+from fotltn.web.state import WebState
 from fotltn.web.visit import Visit
 
 #: The most entities of a scene, and the most violations that are named at a time.
@@ -27,6 +27,9 @@ MAX_ENTITIES, MAX_NAMED = 60, 4
 #: The most times of a scene.
 MAX_TIMES = 2000
 
+#: A degree of 1 where degrees take two bytes; the number above it stands for none.
+_FINE = 2**16 - 2
+
 #: Functions that say where entities are on a plane.
 PLANES = (("x", "y"), ("lon", "lat"), ("longitude", "latitude"))
 
@@ -34,7 +37,7 @@ PLANES = (("x", "y"), ("lon", "lat"), ("longitude", "latitude"))
 async def scene(state: WebState, request: Request) -> Response:
     """The entities of a sort in a trace, over time."""
     visit = Visit(state, request, ("model", "trace", "sort", "t", "find"))
-    inspected, tables = visit.inspected, visit.inspected.tables
+    inspected, tables = visit.inspected, visit.inspected.view.tables
     sorts = [name for name, size in tables.sizes.items() if size and predicates_of(tables, name)]
     if not sorts:
         raise RefusedError(404, "no predicate is about one entity alone: there is no scene")
@@ -43,20 +46,24 @@ async def scene(state: WebState, request: Request) -> Response:
     length = min(MAX_TIMES, tables.length(trace))
     time = visit.number("t", 0, length - 1)
     seen = {}
-    for axiom in inspected.theory.axioms:
+    for axiom in inspected.view.theory.axioms:
         try:
             seen[axiom.name] = await state.seen(visit.side, axiom.name)
         except FotError:
             continue  # an axiom that cannot be evaluated has no violations to show
-    drawn = await state.jobs.get(
+    drawn, degrees = await state.jobs.get(
         ("scene", visit.side, sort, trace, visit.text("find")),
         lambda: content_of(
-            inspected, seen, sort, trace, length, find=visit.text("find"), stay=visit.same
+            tables, seen, sort, trace, length, find=visit.text("find"), stay=visit.same
         ),
     )
-    content = {"model": inspected.name, "trace": inspected.facts.traces[trace], "sort": sort,
+    content = {"model": inspected.name, "trace": tables.names.trace(trace), "sort": sort,
                "sorts": sorts, "time": time, "times": length, **drawn}  # fmt: skip
-    more = {"frames": _packed(drawn), "same_place": {**visit.same, "trace": visit.trace_name}}
+    more = {
+        "frames": _packed(drawn, degrees),
+        "now": {name: table[:, time].tolist() for name, table in degrees.items()},
+        "same_place": {**visit.same, "trace": visit.trace_name},
+    }
     return visit.answer("scene.html", content, more)
 
 
@@ -67,17 +74,16 @@ def predicates_of(tables: Tables, sort: str) -> list[str]:
 
 
 def content_of(
-    inspected: Inspected,
-    seen: dict[str, Seen],
+    tables: Tables,
+    seen: dict[str, Overview],
     sort: str,
     trace: int,
     length: int,
     *,
     find: str | None,
     stay: dict[str, Any],
-) -> dict[str, Any]:
-    """Entities, those with most violations first, their degrees, and what is violated when."""
-    tables = inspected.tables
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Entities, those with most violations first, what is violated when, and their degrees."""
     wrong = torch.zeros(tables.sizes[sort], length, dtype=torch.long)
     named: list[list[dict[str, Any]]] = [[] for _ in range(length)]
     for name, one in seen.items():
@@ -89,7 +95,7 @@ def content_of(
     there.sort(key=lambda i: -int(wrong[i].sum()))
     chosen = torch.tensor(there[:MAX_ENTITIES], dtype=torch.long)
     degrees = {p: _degrees(tables, p, trace, chosen, length) for p in predicates_of(tables, sort)}
-    return {
+    drawn = {
         "entities": [names[i] for i in chosen.tolist()],
         "left_out": max(0, len(there) - MAX_ENTITIES),
         "predicates": {p: shades(u).tolist() for p, u in degrees.items()},
@@ -97,6 +103,7 @@ def content_of(
         "violated": named,
         "plane": _plane(tables, sort, trace, chosen, length),
     }
+    return drawn, degrees
 
 
 def _degrees(tables: Tables, name: str, trace: int, chosen: Tensor, length: int) -> Tensor:
@@ -105,7 +112,7 @@ def _degrees(tables: Tables, name: str, trace: int, chosen: Tensor, length: int)
     return table.expand(len(chosen), max(length, table.shape[-1]))[:, :length]
 
 
-def _violations(seen: Seen, sort: str, trace: int, size: int, length: int) -> Tensor:
+def _violations(seen: Overview, sort: str, trace: int, size: int, length: int) -> Tensor:
     """How many violated cells each entity is bound in, with axes (entity, time)."""
     cells, heat = seen.heat.cells, seen.heat
     wrong = torch.zeros(size, length, dtype=torch.long)
@@ -121,7 +128,7 @@ def _violations(seen: Seen, sort: str, trace: int, size: int, length: int) -> Te
     return wrong
 
 
-def _violated(seen: Seen, trace: int, length: int) -> tuple[Tensor, Tensor]:
+def _violated(seen: Overview, trace: int, length: int) -> tuple[Tensor, Tensor]:
     """The rows and times of violated cells of a trace."""
     each = max(1, seen.heat.cells.bindings)
     part = seen.heat.truth[trace * each : (trace + 1) * each, :length] == 0
@@ -130,7 +137,7 @@ def _violated(seen: Seen, trace: int, length: int) -> tuple[Tensor, Tensor]:
 
 
 def _name(
-    named: list[list[dict[str, Any]]], axiom: str, seen: Seen, trace: int, stay: dict[str, Any]
+    named: list[list[dict[str, Any]]], axiom: str, seen: Overview, trace: int, stay: dict[str, Any]
 ) -> None:
     """Put some violated cells of an axiom to their times."""
     if len(seen.heat.times) == 1:
@@ -160,15 +167,16 @@ def _plane(
     return None
 
 
-def _packed(drawn: dict[str, Any]) -> dict[str, Any]:
-    """What the script of the page plays: bytes by predicate, with axes (entity, time)."""
+def _packed(drawn: dict[str, Any], degrees: dict[str, Tensor]) -> dict[str, Any]:
+    """What the script of the page plays, with axes (entity, time); degrees take two bytes."""
 
-    def packed(rows: list[list[int]]) -> str:
-        return base64.b64encode(bytes(v for row in rows for v in row)).decode()
+    def packed(content: bytes) -> str:
+        return base64.b64encode(content).decode()
 
+    fine = (shades(u, _FINE).numpy().astype("<u2") for u in degrees.values())
     return {
-        "predicates": [packed(rows) for rows in drawn["predicates"].values()],
-        "violations": packed(drawn["violations"]),
+        "predicates": [packed(table.tobytes()) for table in fine],
+        "violations": packed(bytes(v for row in drawn["violations"] for v in row)),
         "violated": drawn["violated"],
         "plane": drawn["plane"],
-    }  # fmt: skip
+    }

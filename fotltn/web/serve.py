@@ -17,9 +17,9 @@ from starlette.applications import Starlette
 from fotltn.errors import DataError
 from fotltn.web.app import application
 from fotltn.web.connections import Connection
-from fotltn.web.inspected import Inspected
 from fotltn.web.live import Followed, live_application
 from fotltn.web.security import MAX_TARGET, Rules
+from fotltn.web.sides import Side
 from fotltn.web.state import WebState
 
 
@@ -113,7 +113,7 @@ def _server(app: Starlette) -> uvicorn.Server:
 
 
 def serve(
-    sides: Callable[[], Sequence[Inspected]],
+    sides: Callable[[], Sequence[Side]],
     *,
     host: str = "127.0.0.1",
     port: int | None = None,

@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import torch
 from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
 
 from fotltn.analysis.over_time import NO_TRUTH, UNDECIDED, BindingRow, TruthOverTime
+from fotltn.analysis.overview import Overview
+from fotltn.analysis.tally import Standing
 from fotltn.reporting.typeset import typeset
 from fotltn.semantics.config import PMean
 from fotltn.syntax import formula as f
-from fotltn.web.inspected import Inspected
 from fotltn.web.jobs import Lane, PendingError
-from fotltn.web.places import where
+from fotltn.web.places import where, worst_place
 from fotltn.web.responses import RefusedError, query
-from fotltn.web.state import Seen, Standing, WebState
+from fotltn.web.sides import Side
+from fotltn.web.state import WebState
 from fotltn.web.visit import Listing, Visit, cell_at, listing, same
 from fotltn.web.what_if import consequences, offers, read_changes, tried, written
 
@@ -33,9 +36,9 @@ SORTS = ("violation", "name", "difference")
 CELL = ("model", "row", "time", "t", "trace", "change", "set", "fact", "degree")
 
 
-def described(inspected: Inspected) -> dict[str, Any]:
+def described(inspected: Side) -> dict[str, Any]:
     """Whoever is inspected, in a few words and numbers."""
-    facts, semantics = inspected.facts, inspected.semantics
+    view, tables, semantics = inspected.view, inspected.view.tables, inspected.view.semantics
     exponents = {a.p for a in semantics.aggregations if isinstance(a, PMean)}
     single = len(exponents) == 1 and not semantics.boolean
     return {
@@ -43,13 +46,13 @@ def described(inspected: Inspected) -> dict[str, Any]:
         "kind": "facts" if inspected.model is None else "model",
         "semantics": semantics.name,
         "p": exponents.pop() if single else None,
-        **inspected.rule.as_dict(),
-        "decided": str(inspected.rule),
-        "end": inspected.end,
-        "traces": len(facts.traces),
-        "times": max(facts.lengths),
-        "entities": facts.sizes(),
-        "learned": list(inspected.learned),
+        **view.rule.as_dict(),
+        "decided": str(view.rule),
+        "end": view.end,
+        "traces": tables.batch,
+        "times": max(tables.lengths.tolist()),
+        "entities": tables.names.sizes(),
+        "learned": list(view.learned),
     }
 
 
@@ -57,14 +60,14 @@ def axiom_sources(state: WebState) -> dict[str, list[f.Formula]]:
     """The axioms of whoever is inspected: one formula, or those of both."""
     sources: dict[str, list[f.Formula]] = {}
     for side in state.sides:
-        for known in side.theory.axioms:
+        for known in side.view.theory.axioms:
             sources.setdefault(known.name, []).append(known.source)
     return sources
 
 
 def hard_axioms(state: WebState) -> set[str]:
     """The names of axioms that are hard for whoever is inspected."""
-    return {a.name for side in state.sides for a in side.theory.axioms if a.hard}
+    return {a.name for side in state.sides for a in side.view.theory.axioms if a.hard}
 
 
 # --- the theory -------------------------------------------------------------------------------
@@ -75,7 +78,11 @@ async def theory(state: WebState, request: Request) -> Response:
     visit = Visit(state, request)
     sources = {name: formulas[0] for name, formulas in axiom_sources(state).items()}
     await asyncio.gather(
-        *(_glance(state, n, a.name) for n, s in enumerate(state.sides) for a in s.theory.axioms)
+        *(
+            _glance(state, n, a.name)
+            for n, s in enumerate(state.sides)
+            for a in s.view.theory.axioms
+        )
     )
     hard = hard_axioms(state)
     axioms: list[dict[str, Any]] = []
@@ -112,7 +119,7 @@ async def _glance(state: WebState, side: int, name: str) -> None:
 
 
 def _standing(state: WebState, side: int, name: str) -> dict[str, Any]:
-    if all(a.name != name for a in state.sides[side].theory.axioms):
+    if all(a.name != name for a in state.sides[side].view.theory.axioms):
         return {"state": "absent"}
     match state.standings.get((side, name)):
         case None:
@@ -120,7 +127,7 @@ def _standing(state: WebState, side: int, name: str) -> dict[str, Any]:
         case str(message):
             return {"state": "refused", "message": message}
         case Standing() as standing:
-            worst = None if standing.worst is None else standing.worst.as_dict()
+            worst = state.worst.get((side, name))
             return {"state": "known", **standing.as_dict(), "worst": worst}
 
 
@@ -138,13 +145,13 @@ def predicates(state: WebState) -> list[dict[str, Any]]:
     """The predicates of whoever is inspected."""
     entries: dict[str, dict[str, Any]] = {}
     for side in state.sides:
-        for name, decl in side.theory.signature.predicates.items():
+        for name, decl in side.view.theory.signature.predicates.items():
             entry = entries.setdefault(
                 name,
                 {"predicate": name, "sorts": list(decl.sorts), "static": decl.static,
                  "learned": False},
             )  # fmt: skip
-            entry["learned"] = entry["learned"] or name in side.learned
+            entry["learned"] = entry["learned"] or name in side.view.learned
     return list(entries.values())
 
 
@@ -196,12 +203,12 @@ async def axiom(state: WebState, request: Request) -> Response:
         "cells": f"{base}/cell",
         "sorts": sorts,
         "letters": rows.letters,
-        "standing": seen.standing,
+        "worst": worst_place(seen),
     }  # fmt: skip
     return visit.answer("axiom.html", content, more)
 
 
-def about(visit: Visit, seen: Seen, rows: Listing) -> dict[str, Any]:
+def about(visit: Visit, seen: Overview, rows: Listing) -> dict[str, Any]:
     """What the page of a formula says about its heat map, and some of its rows."""
     heat, side = seen.heat, visit.inspected
 
@@ -213,8 +220,8 @@ def about(visit: Visit, seen: Seen, rows: Listing) -> dict[str, Any]:
 
     return {
         "model": side.name,
-        "semantics": side.semantics.name,
-        **side.rule.as_dict(),
+        "semantics": side.view.semantics.name,
+        **side.view.rule.as_dict(),
         **seen.standing.as_dict(),
         "variables": list(heat.cells.variables),
         "times": list(heat.times),
@@ -242,13 +249,13 @@ async def cell(state: WebState, request: Request) -> Response:
 
 async def cell_page(
     visit: Visit,
-    seen: Seen,
+    seen: Overview,
     source: f.Formula,
     path: str,
     params: dict[str, Any],
     head: dict[str, str],
     *,
-    other: Seen | None = None,
+    other: Overview | None = None,
 ) -> Response:
     """The page of the cell that an address names.
 
@@ -305,7 +312,7 @@ async def cell_page(
         content |= {"before": before, **await consequences(visit, changes)}
     if other is not None:
         content["other"] = float(other.heat.values[row, time])
-    following = _following(shown, heat.cells.label(row))
+    following = _following(shown, heat, row)
     more = {
         "axiom": head.get("axiom"),
         "shown": Markup(typeset(source)),
@@ -320,7 +327,7 @@ async def cell_page(
         "over_time": gaps(heat.values[row].tolist()),
         "following": following if following is not None and following.lowest < 1 else None,
         "next_place": where(shown.cells, following.row, following.at) if following else {},
-        "given_predicates": side.unpredicted,
+        "given_predicates": side.view.fixed,
         "what_if": offers(why, changes),
         "tried": tried(why, changes),
         "sets": {"set": [written(one) for one in changes]},
@@ -332,11 +339,17 @@ async def cell_page(
     return visit.answer("cell.html", content, more)
 
 
-def _following(heat: TruthOverTime, label: str) -> BindingRow | None:
-    """The row after one of a name, by how bad they are; the worst after one that is not shown."""
-    names = [heat.cells.label(row) for row in heat.order.tolist()]
-    after = names.index(label) + 1 if label in names else 0
-    return heat.row(int(heat.order[after])) if after < len(heat.order) else None
+def _following(shown: TruthOverTime, heat: TruthOverTime, row: int) -> BindingRow | None:
+    """The row after one, by how bad they are; the worst after one that is not shown."""
+    order = shown.order
+    if heat is shown:
+        (place,) = (order == row).nonzero(as_tuple=True)
+    else:  # a binding by itself, maybe one of those that are shown
+        label = heat.cells.label(row)
+        same = [shown.cells.label(other) == label for other in order.tolist()]
+        (place,) = torch.tensor(same, dtype=torch.bool).nonzero(as_tuple=True)
+    after = int(place[0]) + 1 if len(place) else 0
+    return shown.row(int(order[after])) if after < len(order) else None
 
 
 def gaps(values: list[float]) -> list[float | None]:

@@ -14,7 +14,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from starlette.requests import Request
 from starlette.responses import Response
@@ -25,7 +24,6 @@ from fotltn.errors import did_you_mean
 from fotltn.errors import listing as joined
 from fotltn.web.places import WORDS, where
 from fotltn.web.responses import RefusedError, answer, query, wants
-from fotltn.web.rows import chosen
 from fotltn.web.state import WebState
 
 #: The longest formula that can be typed, in characters.
@@ -90,7 +88,7 @@ class Visit:
             (self.parameters if name in names else self.entities)[name] = value
         self.side = self.number("model", 1, len(state.sides), least=1) - 1
         self.inspected = state.sides[self.side]
-        traces = self.inspected.facts.traces
+        traces = self._traces
         self.trace = self.named("trace", traces, "trace")
         self.trace_name = None if self.trace is None else traces[self.trace]
         self.name = str(request.path_params.get("name", ""))
@@ -170,16 +168,30 @@ class Visit:
         return {
             "sides": [s.name for s in self.state.sides],
             "side": self.side,
-            "traces": self.inspected.facts.traces,
+            "traces": self._traces,
             "trace_chosen": self.trace_name,
             "same": self.same,
             "moving": any(
-                len(p.sorts) == 1 for p in self.inspected.theory.signature.predicates.values()
+                len(p.sorts) == 1 for p in self.inspected.view.theory.signature.predicates.values()
             ),
+            "sampled": self._sampled(),
             "stay": {**self.same, "trace": self.trace_name},
             "as_json": path + query({**every, "format": "json"}),
             "path": path,
         }
+
+    @property
+    def _traces(self) -> tuple[str, ...]:
+        tables = self.inspected.view.tables
+        return tuple(tables.names.trace(number) for number in range(tables.batch))
+
+    def _sampled(self) -> dict[str, Any] | None:
+        """The parameter that names one that has sampled worlds, if one has."""
+        for side in (self.side, *range(len(self.state.sides))):
+            model = self.state.sides[side].model
+            if model is not None and model.posterior is not None:
+                return same(side)
+        return None
 
 
 def same(side: int) -> dict[str, Any]:
@@ -212,9 +224,7 @@ def cell_at(visit: Visit, cells: Cells, columns: int) -> tuple[int, int]:
         return visit.number("row", first, cells.rows - 1), time
     if "row" in visit.parameters:
         raise RefusedError(400, "a cell is named by its row or by its entities, not by both")
-    cell = cells.find(visit.entities, 0, visit.trace or 0)
-    place = np.ravel_multi_index(cell.numbers, cells.sizes) if cells.sizes else 0
-    return cell.trace * cells.bindings + int(place), time
+    return cells.row(cells.find(visit.entities, 0, visit.trace or 0)), time
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -307,6 +317,15 @@ class Listing:
             "hue": hue,
             "reversed": hue != "--bad",
         }
+
+
+def chosen(order: Tensor, cells: Cells, trace: int | None, find: str | None) -> Tensor:
+    """The rows of an order that belong to a trace, and bind entities that some words name."""
+    if trace is not None:
+        order = order[order // cells.bindings == trace]
+    for word in (find or "").split():
+        order = order[cells.containing(word)[order]]
+    return order
 
 
 def listing(

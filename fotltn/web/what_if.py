@@ -19,11 +19,12 @@ from starlette.responses import Response
 from fotltn.analysis.changes import Change, change_at, with_changes
 from fotltn.analysis.explain.explanation import Explanation
 from fotltn.analysis.predictions import as_csv, stated_facts
+from fotltn.analysis.tally import Standing
 from fotltn.errors import LimitError
-from fotltn.web.inspected import Inspected
 from fotltn.web.jobs import PendingError
 from fotltn.web.responses import RefusedError
-from fotltn.web.state import Standing, WebState
+from fotltn.web.sides import Side
+from fotltn.web.state import WebState
 from fotltn.web.visit import Visit
 
 #: The most facts that are changed at once.
@@ -33,7 +34,7 @@ MAX_CHANGES = 40
 OFFERED = 24
 
 #: Seconds that a page waits for other axioms before it is shown without some.
-GLANCE = 0.03
+GLANCE = 0.1
 
 _SHAPE = re.compile(
     r"(?P<predicate>\w+)(?:\((?P<names>[^()]*)\))?(?:@(?P<time>[0-9]{1,9}))?"
@@ -147,8 +148,8 @@ async def _then(visit: Visit, name: str, changes: tuple[Change, ...]) -> dict[st
         "axiom": name,
         "value": None if standing is None else standing.value,
         "violated": None if standing is None else standing.violated,
-        "then": None if then is None else then[0],
-        "then_violated": None if then is None else then[1],
+        "then": None if then is None else then.value,
+        "then_violated": None if then is None else then.violated,
         "pending": pending,
     }
 
@@ -166,7 +167,7 @@ async def facts(state: WebState, request: Request) -> Response:
     )  # fmt: skip
 
 
-def corrected(inspected: Inspected, changes: Sequence[Change]) -> bytes:
+def corrected(inspected: Side, changes: Sequence[Change]) -> bytes:
     """Facts with changes, as CSV.
 
     Of stated facts these are all; of a model, only those that are changed, since what it predicts
@@ -175,7 +176,7 @@ def corrected(inspected: Inspected, changes: Sequence[Change]) -> bytes:
     Raises:
         DataError: there is no such fact.
     """
-    tables = with_changes(inspected.tables, changes)
+    tables = with_changes(inspected.view.tables, changes)
     if inspected.model is None:
         return as_csv(stated_facts(tables))
     width = max((len(one.entities) for one in changes), default=0)

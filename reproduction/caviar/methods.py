@@ -1,4 +1,4 @@
-"""What is compared: from tables with some labels to the probability of what each pair does."""
+"""The methods of the study: from tables with some labels to probabilities for each pair."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ import fotltn
 from reproduction.caviar.scores import CLASSES, Cell, Predictions
 
 HERE = Path(__file__).resolve().parent
-#: Fights are learned beside what is judged, since they look like walking together.
+#: Fights are also learned, because they look like walking together.
 LEARNED = (*CLASSES, "Fighting")
-#: The rate of wrong labels, which methods are told.
+#: The rate of wrong labels that methods assume.
 FLIPPED = 0.2
 
 Columns = dict[str, list[Any]]
@@ -32,13 +32,13 @@ _THIRD = (
 )
 _ALONG = "(Near(p) & Walk(p) & Aligned(p))"
 _LASTS = f"({_ALONG} S (X[11] {_ALONG} & G[<=11] {_ALONG}))"
-#: The rules of the theory, crisp: what begins holds until something ends it.
+#: The rules of the theory as crisp inertia: a state that begins holds until something ends it.
 CRISP = {
     "Moving": f"!(!(Near(p) | {_THIRD}) | Drifts(p) | Runs(p) | !Steps(p))"
     f" S ((Close(p) | {_THIRD}) & Walk(p) & Aligned(p) & !Drifts(p) & !Thing(p) | {_LASTS})",
     "Meeting": "!(!Near(p) | Runs(p) | Walk(p)) S (Close(p) & Still(p) & !Thing(p))",
 }
-#: Two rules as others write them, with a distance in pixels.
+#: Two rules from the literature, with a distance in pixels.
 TWO = {
     "Moving": "!(!Near(p) | Runs(p) | !Steps(p)) S (Close(p) & Walk(p) & Aligned(p))",
     "Meeting": "!(!Near(p) | Runs(p) | Walk(p)) S (Close(p) & !Walk(p) & !Runs(p))",
@@ -47,7 +47,7 @@ TWO = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tables:
-    """All pairs at all steps, with the labels of some clips; and the triples of pairs."""
+    """All pairs at all steps, with the labels of some clips, and the triples of pairs."""
 
     pairs: Columns
     triples: Columns
@@ -59,12 +59,12 @@ class Tables:
         return list(zip(pairs["video"], pairs["pair"], pairs["step"], strict=True))
 
     def known(self) -> list[int]:
-        """The rows that have labels."""
+        """Return the rows that have labels."""
         return [n for n, cell in enumerate(self.pairs[LEARNED[0]]) if cell is not None]
 
 
 def read(folder: Path) -> Tables:
-    """The tables that `reproduction.caviar.tables` writes."""
+    """Read the tables that `reproduction.caviar.tables` writes."""
     texts = ("video", "pair", "predicate", "trace", "arg1", "arg2", "arg3")
     numbers = ("step", *LEARNED)
     columns = []
@@ -80,7 +80,7 @@ def read(folder: Path) -> Tables:
 
 
 def with_labels(tables: Tables, videos: Collection[str], flip: float, seed: int) -> Tables:
-    """The labels of some clips alone, some of them turned."""
+    """Keep the labels of some clips only, and flip some of them."""
     draw = np.random.default_rng(seed)
     pairs = dict(tables.pairs)
     for name in LEARNED:
@@ -92,17 +92,17 @@ def with_labels(tables: Tables, videos: Collection[str], flip: float, seed: int)
     return Tables(pairs, tables.triples)
 
 
-# --- through the product ------------------------------------------------------------------------
+# --- with the package ---------------------------------------------------------------------------
 
 
 @cache
 def project() -> dict[str, Any]:
-    """What the project says."""
+    """Return the settings of the project."""
     return tomllib.loads((HERE / "project.toml").read_text("utf-8"))
 
 
 def wide(tables: Tables, choice: Choice, *, labels: bool = True, features: bool = True) -> Any:
-    """The table of pairs, as the project reads it, with another threshold."""
+    """Return the table of pairs as the project reads it, with another threshold."""
     told = dict(project()["data"]["wide"][0])
     measures = {n: dict(m) for n, m in told.pop("measures").items()}
     for name, times in (("Close", 1), ("Near", 2)):
@@ -113,6 +113,7 @@ def wide(tables: Tables, choice: Choice, *, labels: bool = True, features: bool 
     if "drift" in choice:
         measures["Drifts"]["at_least"] = choice["drift"]
     del told["file"]
+    told["features"] = [n for n in told["features"] if n not in choice.get("unseen", ())]
     if not features:
         del told["features"]
     told["predicates"] = {name: name for name in told["predicates"]} if labels else {}
@@ -122,7 +123,7 @@ def wide(tables: Tables, choice: Choice, *, labels: bool = True, features: bool 
 
 
 def train(tables: Tables, seed: int, **settings: Any) -> Any:
-    """A model of the project with other settings."""
+    """Train the project with other settings."""
     told = project()
     torch.set_num_threads(1)
     with warnings.catch_warnings():
@@ -135,7 +136,7 @@ def train(tables: Tables, seed: int, **settings: Any) -> Any:
 
 
 def said_by(model: Any) -> Predictions:
-    """What a model says of each pair at each step."""
+    """Return what a model predicts for each pair at each step."""
     rows = model.predictions().to_pydict()
     result: Predictions = {name: {} for name in CLASSES}
     for name, pair, step, video, value in zip(
@@ -147,7 +148,7 @@ def said_by(model: Any) -> Predictions:
 
 
 def by_rules(tables: Tables, choice: Choice, _seed: int, _noisy: bool) -> Predictions:
-    """Crisp rules with inertia; how far a yes or no is to be believed, labels say."""
+    """Predict by crisp rules with inertia; labels say how reliable a yes or no is."""
     theory = fotltn.load(HERE / "caviar.fot")
     data = fotltn.read(
         theory, tables.triples, wide=wide(tables, choice, labels=False, features=False),
@@ -170,7 +171,7 @@ def by_rules(tables: Tables, choice: Choice, _seed: int, _noisy: bool) -> Predic
 
 
 def by_trees(tables: Tables, choice: Choice, seed: int, _noisy: bool) -> Predictions:
-    """Boosted trees over features, and over their means a while before and after."""
+    """Predict by boosted trees over features and their means before and after each step."""
     from sklearn.ensemble import HistGradientBoostingClassifier  # type: ignore[import-untyped]
 
     rows = around(tables, project()["data"]["wide"][0]["features"])
@@ -205,12 +206,12 @@ def _around(tables: Tables, names: tuple[str, ...]) -> Any:
 
 
 def around(tables: Tables, names: list[str]) -> Any:
-    """Features of each row, and their means over 1, 3 and 6 steps before and after."""
+    """Return the features of each row, and their means over 1, 3 and 6 steps before and after."""
     return _around(tables, tuple(names))
 
 
 def by_network(tables: Tables, choice: Choice, seed: int, noisy: bool) -> Predictions:
-    """A network over what is seen of a pair over time, without axioms or with them."""
+    """Predict by a network over features of a pair over time, with or without axioms."""
     told = project()
     axioms = {"weight": choice["weight"]} if choice.get("weight") else {"axioms": "none"}
     facts = {"facts": "noise-aware", "flips": FLIPPED} if noisy else {}
@@ -224,7 +225,7 @@ def by_network(tables: Tables, choice: Choice, seed: int, noisy: bool) -> Predic
 
 
 def by_posterior(tables: Tables, choice: Choice, seed: int, noisy: bool) -> Predictions:
-    """Worlds that obey the axioms; with a network over what is seen of pairs, or without."""
+    """Predict by worlds that obey the axioms, with or without a network over features."""
     told, network = project(), "prior" in choice
     if not choice.get("third", True):
         tables = Tables(tables.pairs, {name: [] for name in tables.triples})

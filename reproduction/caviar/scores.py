@@ -1,4 +1,4 @@
-"""How good predictions are: counts by clip, and what clips drawn anew make of them."""
+"""Score predictions: counts by clip, and confidence intervals from resampled clips."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-#: What is judged.
+#: The classes that are scored.
 CLASSES = ("Moving", "Meeting")
-#: Probabilities are cut off here, so that a logarithm is a number.
+#: Probabilities are kept this far from 0 and 1, so that logarithms are finite.
 SURE = 0.002
-#: Logits are counted in bins of this width, up to that of `SURE`.
+#: Logits are counted in bins of this width, up to the logit of `SURE`.
 WIDTH = 0.25
 BINS = 2 * math.ceil(math.log(1 / SURE) / WIDTH) + 1
 RESAMPLES = 1000
@@ -22,7 +22,7 @@ METRICS = ("f1", "macro", "ap", "loss", "ece")
 
 #: A pair at a step: video, pair, step.
 Cell = tuple[str, str, int]
-#: For each class, what is said of each pair at each step.
+#: For each class, the prediction for each pair at each step.
 Predictions = dict[str, dict[Cell, float]]
 #: For each class, by clip: tp, fp, fn, the sum of losses, and counts of false and true by bin.
 Counts = dict[str, dict[str, dict[str, Any]]]
@@ -30,7 +30,7 @@ Array = Any
 
 
 def frames(folder: Path) -> dict[str, list[tuple[Cell, tuple[int, ...]]]]:
-    """For each clip its frames: the cell of each, and which classes are true."""
+    """Return the frames of each clip: the cell of each, and which classes are true."""
     result: dict[str, list[tuple[Cell, tuple[int, ...]]]] = {}
     with (folder / "frames.csv").open(encoding="utf-8", newline="") as stream:
         for row in csv.DictReader(stream):
@@ -43,7 +43,7 @@ def frames(folder: Path) -> dict[str, list[tuple[Cell, tuple[int, ...]]]]:
 def counted(
     said: Predictions, true: Mapping[str, Sequence[tuple[Cell, tuple[int, ...]]]]
 ) -> Counts:
-    """Predictions of steps, judged on every frame of some clips."""
+    """Score predictions for steps on every frame of some clips."""
     result: Counts = {}
     for place, name in enumerate(CLASSES):
         result[name] = {}
@@ -66,10 +66,10 @@ def counted(
 
 
 class Scores:
-    """Metrics of one class, for any clips."""
+    """Metrics of one class over any selection of clips."""
 
     def __init__(self, by_video: Mapping[str, Mapping[str, Any]], videos: Sequence[str]) -> None:
-        """Counts as arrays, with an axis for clips."""
+        """Collect counts as arrays, with one axis for clips."""
         rows = [by_video[video] for video in videos]
         self.counts = np.array([[row["tp"], row["fp"], row["fn"]] for row in rows], dtype=float)
         self.loss = np.array([row["loss"] for row in rows])
@@ -79,7 +79,7 @@ class Scores:
                 self.bins[n, int(place)] = pair
 
     def metrics(self, times: Array) -> dict[str, Array]:
-        """All metrics, where clips count so many times, with axes (resample, clip)."""
+        """Compute all metrics with clips counted this many times, shape (resample, clip)."""
         tp, fp, fn = np.moveaxis(times @ self.counts, -1, 0)
         bins = np.tensordot(times, self.bins, 1)
         false, true = bins[..., 0], bins[..., 1]
@@ -103,14 +103,14 @@ class Scores:
 
 
 def resampled(videos: int, seed: int = 0) -> Array:
-    """How often each clip is drawn; the first row has each once."""
+    """Return how often each clip is drawn, shape (resample, clip); the first row has each once."""
     draw = np.random.default_rng(seed)
     times = draw.multinomial(videos, [1 / videos] * videos, size=RESAMPLES)
     return np.concatenate([np.ones((1, videos)), times])
 
 
 def interval(values: Array) -> tuple[float, float, float]:
-    """The value on all clips, and the interval that holds 95 % of those on clips drawn anew."""
+    """Return the value on all clips, and the 95 % interval over resampled clips."""
     low, high = np.quantile(values[1:], [0.025, 0.975])
     return float(values[0]), float(low), float(high)
 
@@ -118,5 +118,5 @@ def interval(values: Array) -> tuple[float, float, float]:
 def compared(
     first: Mapping[str, Array], second: Mapping[str, Array], metric: str
 ) -> tuple[float, float, float]:
-    """By how much the first is above the second, clip by clip drawn alike."""
+    """Return how far the first is above the second, with the same resampled clips for both."""
     return interval(first[metric] - second[metric])

@@ -1,11 +1,12 @@
-"""Rules, trees, networks and posteriors on the same ten folds of CAVIAR, by clip.
+"""Compare rules, trees, networks and posteriors on the same ten folds of CAVIAR, by clip.
 
     python -m reproduction.caviar.tables FOLDER TABLES
     python -m reproduction.caviar.study TABLES [--out docs/caviar] [--processes N]
 
-Adds to OUT/runs.jsonl what is not there yet: a line for each method, amount of labels and fold. All
-choices are made on the clips for training, with all their labels, by three inner folds, one key
-after the other: the value with the least log-loss, of rules that with the best F1.
+Adds the missing runs to OUT/runs.jsonl: one line for each method, number of labels and fold.
+OUT/time.json holds the time that a complete study took. All choices are made on the training clips
+with all their labels, by three inner folds, one key after the other: the value with the lowest
+log-loss or, for rules, with the best F1.
 """
 
 from __future__ import annotations
@@ -41,14 +42,14 @@ from reproduction.caviar.tables import FOLDS
 from reproduction.caviar.tables import folds as by_clip
 
 INNER = 3
-#: How many labels there are: of all clips for training; of all, a fifth of them wrong; or of so
+#: How many labels there are: all training clips; all, with a fifth of the labels wrong; or this
 #: many clips in which somebody moves together or meets, and as many others.
 LABELS = ("all", "noisy", "10", "5", "2")
 _FEW_DRAWS = {"worlds": 16, "burn_in": 8, "sweeps": 8}
-#: Nothing drifts so fast.
+#: No pair drifts this fast, so axioms about drifting never apply.
 NEVER = 100.0
-#: What is chosen, one key after the other; the first value is where that begins. An encoder that
-#: sees 13 steps tells each thing 13 times, hence exponents of about a tenth.
+#: The settings to choose, one key after the other, starting with the first value. An encoder that
+#: sees 13 steps states each observation 13 times, hence exponents of about a tenth.
 GRIDS: dict[str, Mapping[str, Sequence[Any]]] = {
     "rules": {"close": (1.0, 0.75, 1.25, 1.5), "drift": (NEVER, 0.5, 1.0)},
     "rules in pixels": {"pixels": (34.0, 24.0, 50.0)},
@@ -63,10 +64,15 @@ GRIDS: dict[str, Mapping[str, Sequence[Any]]] = {
     "exponents learned": {"epochs": (40,)},
     "posterior, no third": {"third": (False,)},
     "posterior, no lasting": {"without": (("LastTogether",),)},
+    "posterior, as first written": {"drift": (NEVER,), "weight": (0.4, 0.2, 0.8)},
+    "both, as first written": {
+        "drift": (NEVER,), "exponent": (0.1, 0.2), "epochs": (40,), "unseen": (("drift",),),
+    },
 }  # fmt: skip
 METHODS = tuple(GRIDS)
 _POSTERIOR = dict.fromkeys(("close", "drift", "weight"), "posterior")
-#: What a method takes over from the choices of others.
+_FIRST = "posterior, as first written"
+#: The choices that a method takes over from other methods.
 TAKES: dict[str, Mapping[str, str]] = {
     "network and axioms": {"close": "posterior", "drift": "posterior", "prior": "network"},
     "posterior and network": {**_POSTERIOR, "prior": "network"},
@@ -74,26 +80,35 @@ TAKES: dict[str, Mapping[str, str]] = {
     "exponents learned": {**_POSTERIOR, "prior": "network"},
     "posterior, no third": _POSTERIOR,
     "posterior, no lasting": _POSTERIOR,
+    # The posterior chooses what is close before it sees axioms about drifting.
+    _FIRST: {"close": "posterior"},
+    "both, as first written": {"close": "posterior", "weight": _FIRST, "prior": "network"},
 }
-#: How many labels there are for methods that have not all of them.
+#: The numbers of labels for methods that are not run with all of them.
 ONLY = {
-    "network and axioms": ("all", "noisy"),
     "exponents learned": ("all", "5"),
     **dict.fromkeys(
-        ("rules in pixels", "network and inertia", "posterior, no third", "posterior, no lasting"),
+        (
+            "rules in pixels",
+            "network and inertia",
+            "posterior, no third",
+            "posterior, no lasting",
+            _FIRST,
+            "both, as first written",
+        ),
         ("all",),
     ),
 }
 
 
 def folds(tables: Tables) -> dict[str, int]:
-    """A fold for each clip."""
+    """Assign a fold to each clip."""
     pairs = tables.pairs
     return by_clip(zip(pairs["video"], zip(*(pairs[n] for n in LEARNED), strict=True), strict=True))
 
 
 def labelled(tables: Tables, train: Sequence[str], labels: str, fold: int) -> list[str]:
-    """The clips that have labels, of those for training."""
+    """Return the training clips that have labels."""
     if labels in ("all", "noisy"):
         return list(train)
     pairs = tables.pairs
@@ -106,7 +121,7 @@ def labelled(tables: Tables, train: Sequence[str], labels: str, fold: int) -> li
 
 
 def _by(method: str) -> Callable[[Tables, Choice, int, bool], Predictions]:
-    """How a method goes from tables to predictions."""
+    """Return the function that predicts by a method."""
     if method.startswith("rules"):
         return methods.by_rules
     if method == "trees":
@@ -119,21 +134,21 @@ def _by(method: str) -> Callable[[Tables, Choice, int, bool], Predictions]:
 def predicted(
     method: str, tables: Tables, known: Collection[str], choice: Choice, labels: str, fold: int
 ) -> Predictions:
-    """What a method says of all clips, from the labels of some."""
+    """Predict all clips by a method from the labels of some."""
     noisy = labels == "noisy"
     some = methods.with_labels(tables, known, FLIPPED if noisy else 0.0, fold)
     return _by(method)(some, choice, fold, noisy)
 
 
 class Study:
-    """The runs of a folder of tables."""
+    """Runs on a folder of tables."""
 
     def __init__(self, folder: Path) -> None:
         """Read the tables."""
         for name in ("pairs.csv", "triples.csv", "frames.csv"):
             if not (folder / name).is_file():
                 raise DataError(
-                    f"there is no '{name}' in '{folder}'; make it by reproduction.caviar.tables"
+                    f"there is no '{name}' in '{folder}'; make it with reproduction.caviar.tables"
                 )
         self.tables, self.frames = methods.read(folder), scores.frames(folder)
         self.fold_of = folds(self.tables)
@@ -142,13 +157,13 @@ class Study:
     def run(
         self, method: str, labels: str, fold: int, chosen: Mapping[str, Choice]
     ) -> dict[str, Any]:
-        """A record.
+        """Run a method and return the record.
 
         Args:
             method: the method.
             labels: how many labels there are.
-            fold: the fold that is judged.
-            chosen: what methods have chosen in that fold.
+            fold: the fold to test on.
+            chosen: the choices of methods in that fold.
         """
         began = time.process_time()
         train = [v for v in self.videos if self.fold_of[v] != fold]
@@ -167,7 +182,7 @@ class Study:
     def choose(
         self, method: str, train: Sequence[str], fold: int, chosen: Mapping[str, Choice]
     ) -> Choice:
-        """The best setting on the clips for training."""
+        """Choose the best setting on the training clips."""
         takes = TAKES.get(method, {})
         for other in dict.fromkeys(takes.values()):
             if other not in chosen:
@@ -185,7 +200,7 @@ class Study:
         return choice
 
     def _judged(self, method: str, train: Sequence[str], fold: int, choice: Choice) -> float:
-        """The mean log-loss of what is judged on clips that were left out; of rules, less F1."""
+        """Return the mean log-loss on clips that were left out; for rules, minus F1."""
         few = {**choice, "draws": _FEW_DRAWS} if _by(method) is methods.by_posterior else choice
         counts: dict[str, dict[str, Any]] = {name: {} for name in CLASSES}
         for inner in range(INNER):
@@ -213,14 +228,19 @@ def _record(folder: Path, run: Run, chosen: Mapping[str, Choice]) -> dict[str, A
     return _made(folder).run(*run, chosen)
 
 
+def _depth(method: str) -> int:
+    """Return how many methods must choose before this one, one after the other."""
+    return 1 + max((_depth(other) for other in TAKES.get(method, {}).values()), default=-1)
+
+
 def _stages(
     wanted: Sequence[str], only: Sequence[int], amounts: Sequence[str]
 ) -> Iterator[list[Run]]:
-    """Runs by method, labels and fold, those first whose choices others take over."""
+    """Yield runs by method, labels and fold, first those whose choices others take over."""
     runs = [(method, labels, fold) for labels, fold, method in product(amounts, only, wanted)
             if labels in ONLY.get(method, LABELS)]  # fmt: skip
-    yield [run for run in runs if run[1] == "all" and run[0] not in TAKES]
-    yield [run for run in runs if run[1] == "all" and run[0] in TAKES]
+    for depth in range(1 + max(map(_depth, METHODS))):
+        yield [run for run in runs if run[1] == "all" and _depth(run[0]) == depth]
     yield [run for run in runs if run[1] != "all"]
 
 
@@ -232,7 +252,7 @@ def study(
     amounts: Sequence[str],
     processes: int = 1,
 ) -> Iterator[str]:
-    """Do what is not on record yet; a line for each run."""
+    """Run what is not on record yet, yielding a line for each run."""
     out.mkdir(parents=True, exist_ok=True)
     path = out / "runs.jsonl"
     done = {(r["method"], r["labels"], r["fold"]): r for r in records(out)}
@@ -255,7 +275,7 @@ def study(
 
 
 def records(out: Path) -> list[dict[str, Any]]:
-    """The runs on record."""
+    """Return the runs on record."""
     path = out / "runs.jsonl"
     if not path.exists():
         return []
@@ -263,15 +283,16 @@ def records(out: Path) -> list[dict[str, Any]]:
 
 
 def main() -> int:
-    """Run the study, or a part of it."""
-    parser = argparse.ArgumentParser(description="Rules and learning on CAVIAR.")
-    parser.add_argument("tables", type=Path, help="made by reproduction.caviar.tables")
+    """Run the study or a part of it."""
+    parser = argparse.ArgumentParser(description="Compare rules and learning on CAVIAR.")
+    parser.add_argument("tables", type=Path, help="folder made by reproduction.caviar.tables")
     parser.add_argument("--out", type=Path, default=Path("docs/caviar"))
     parser.add_argument("--method", action="append", choices=METHODS)
     parser.add_argument("--fold", action="append", type=int, choices=range(FOLDS))
     parser.add_argument("--labels", action="append", choices=LABELS)
     parser.add_argument("--processes", type=int, default=1)
     asked = parser.parse_args()
+    began, before = time.monotonic(), len(records(asked.out))
     try:
         for line in study(
             asked.tables, asked.out, asked.method or METHODS, asked.fold or range(FOLDS),
@@ -282,6 +303,13 @@ def main() -> int:
     except DataError as error:
         sys.stderr.write(f"{error}\n")
         return 1
+    took = {
+        "runs": len(records(asked.out)) - before, "processes": asked.processes,
+        "minutes": round((time.monotonic() - began) / 60, 1),
+    }  # fmt: skip
+    sys.stdout.write("{runs} runs in {minutes} minutes, {processes} at a time\n".format(**took))
+    if not before:
+        (asked.out / "time.json").write_text(json.dumps(took) + "\n", "utf-8")
     return 0
 
 

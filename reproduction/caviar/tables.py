@@ -1,11 +1,12 @@
-"""From the tables of CAVIAR to tables of pairs of people, a row for each ten frames.
+"""Turn the tables of CAVIAR into tables of pairs of people, one row per ten frames.
 
     python -m reproduction.caviar.tables FOLDER OUT
 
-FOLDER has `persons.csv.gz`, `groups.csv.gz` and `videos.csv`, as made from the public ground truth
-of the EC funded CAVIAR project / IST 2001 37540, which asks to be acknowledged. They are read, and
-not shipped. OUT gets `pairs.csv`, a pair at a step; `triples.csv`, the three pairs of three people;
-`frames.csv`, what is true in each frame, to judge by; and `split.csv`, the fold of each clip.
+FOLDER holds `persons.csv.gz`, `groups.csv.gz` and `videos.csv`, made from the public ground truth
+of the EC funded CAVIAR project / IST 2001 37540, which asks to be acknowledged. They are not part
+of this repository. The tables in OUT are `pairs.csv`, with one row per pair and step;
+`triples.csv`, the three pairs of three people; `frames.csv`, the truth of each frame, for scoring;
+and `split.csv`, the fold of each clip.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ from pathlib import Path
 
 from fotltn.errors import DataError
 
-#: How many frames a step has; there are 25 frames in a second.
+#: The number of frames per step, at 25 frames per second.
 STEP = 10
-#: How many frames before and after a frame the speed of a person is read off.
+#: The number of frames before and after a frame over which a person's speed is measured.
 AROUND = 12
-#: Clips are in so many parts, each of which is judged once.
+#: The number of parts into which clips are divided; each part is tested on once.
 FOLDS = 10
 #: Two other labellings of the clip fomd3.
 LEFT_OUT = ("fomd1", "fomd2")
-#: What a group does, as the tables say it, and the predicate that says so.
+#: The activities of groups in the tables, and their predicates.
 SITUATIONS = {
     "moving": "Moving",
     "interacting": "Meeting",
@@ -62,27 +63,27 @@ Row = dict[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Video:
-    """A clip: who is seen when, and what each pair does by frame, where that is not nothing."""
+    """A clip: who is seen when, and what each pair does in each frame, if it does anything."""
 
     name: str
     people: dict[int, Track]
     does: dict[tuple[int, int], dict[int, str]]
 
     def frames(self, pair: tuple[int, int]) -> list[int]:
-        """The frames in which both of a pair are seen."""
+        """Return the frames in which both of a pair are seen."""
         first, second = (self.people[one] for one in pair)
         return sorted(first.keys() & second.keys())
 
     def pairs(self) -> list[tuple[int, int]]:
-        """All that are seen together at some time."""
+        """Return all pairs that are seen together at some time."""
         return [pair for pair in combinations(sorted(self.people), 2) if self.frames(pair)]
 
 
 def read(folder: Path) -> list[Video]:
-    """The clips of a folder.
+    """Read the clips of a folder.
 
     Raises:
-        DataError: a table is missing, or lacks a column, or has a cell that is no number.
+        DataError: a table or a column is missing, or a cell is not a number.
     """
     names = [row["video"] for _, row in _rows(folder, "videos.csv")]
     videos = {name: Video(name, {}, {}) for name in names if name not in LEFT_OUT}
@@ -121,11 +122,11 @@ def _rows(folder: Path, name: str) -> Iterator[tuple[int, dict[str, str]]]:
     yield from enumerate(rows, 2)
 
 
-# --- what is seen of a pair -----------------------------------------------------------------------
+# --- features of a pair ---------------------------------------------------------------------------
 
 
 def speed(track: Track, frame: int) -> tuple[float, float]:
-    """How far a person goes in a frame, right and down, by sizes of a person."""
+    """Return how far a person moves per frame, right and down, in sizes of a person."""
     around = [f for f in range(frame - AROUND, frame + AROUND + 1) if f in track]
     first, last = around[0], around[-1]
     time = max(last - first, 1) * track[frame].size
@@ -133,18 +134,18 @@ def speed(track: Track, frame: int) -> tuple[float, float]:
 
 
 def distance(first: Seen, second: Seen) -> float:
-    """In pixels."""
+    """Return the distance in pixels."""
     return math.hypot(first.x - second.x, first.y - second.y)
 
 
 def between(first: float, second: float) -> float:
-    """The angle between two directions, in degrees."""
+    """Return the angle between two directions, in degrees."""
     turn = abs(first - second) % 360
     return min(turn, 360 - turn)
 
 
 def seen_of(video: Video, pair: tuple[int, int], frame: int) -> Row:
-    """What is measured of a pair in a frame in which both are seen; the order does not matter."""
+    """Measure a pair in a frame in which both are seen; the order of the two does not matter."""
     tracks = [video.people[one] for one in pair]
     first, second = (track[frame] for track in tracks)
     far, size = distance(first, second), (first.size + second.size) / 2
@@ -167,7 +168,7 @@ def seen_of(video: Video, pair: tuple[int, int], frame: int) -> Row:
         "log_distance": math.log1p(far),
         "distance_by_size": min(far / size, 10.0),
         "closing": closing,
-        "drift": abs(closing) * 25,  # in a second
+        "drift": abs(closing) * 25,  # per second
         "turned": between(first.orientation, second.orientation),
         "facing": math.cos(math.radians(between(first.orientation, second.orientation))),
         "heading": (u1 * u2 + v1 * v2) / product if product > 1e-9 else 0.0,
@@ -187,12 +188,12 @@ def seen_of(video: Video, pair: tuple[int, int], frame: int) -> Row:
 
 
 def middle(frames: Sequence[int]) -> int:
-    """The frame that stands for a step."""
+    """Return the frame that stands for a step."""
     return frames[len(frames) // 2]
 
 
 def by_step(frames: Sequence[int]) -> dict[int, list[int]]:
-    """Frames by the step that they fall into."""
+    """Group frames by step."""
     steps: dict[int, list[int]] = {}
     for frame in frames:
         steps.setdefault(frame // STEP, []).append(frame)
@@ -200,12 +201,12 @@ def by_step(frames: Sequence[int]) -> dict[int, list[int]]:
 
 
 def pair_name(pair: tuple[int, int]) -> str:
-    """The name of a pair in its clip."""
+    """Return the name of a pair in its clip."""
     return f"{pair[0]}-{pair[1]}"
 
 
 def pair_rows(videos: Sequence[Video]) -> Iterator[Row]:
-    """A row for each pair and step: what is measured, and what they do."""
+    """Yield a row for each pair and step: the measurements, and what they do."""
     for video in videos:
         for pair in video.pairs():
             for step, frames in by_step(video.frames(pair)).items():
@@ -222,7 +223,7 @@ def pair_rows(videos: Sequence[Video]) -> Iterator[Row]:
 
 
 def triple_rows(videos: Sequence[Video]) -> Iterator[Row]:
-    """The pairs of three people: who are tied to a third one are tied to each other."""
+    """Yield the pairs of three people; two people tied to a third are tied to each other."""
     for video in videos:
         pairs = set(video.pairs())
         for three in combinations(sorted(video.people), 3):
@@ -235,7 +236,7 @@ def triple_rows(videos: Sequence[Video]) -> Iterator[Row]:
 
 
 def frame_rows(videos: Sequence[Video]) -> Iterator[Row]:
-    """What each pair does in each frame."""
+    """Yield what each pair does in each frame."""
     for video in videos:
         for pair in video.pairs():
             for frame in video.frames(pair):
@@ -248,10 +249,10 @@ def frame_rows(videos: Sequence[Video]) -> Iterator[Row]:
 
 
 def folds(rows: Iterable[tuple[str, Sequence[object]]]) -> dict[str, int]:
-    """A fold for each clip: those with what is judged first, then fights, the longest first.
+    """Assign a fold to each clip: first clips with scored classes, then fights, longest first.
 
     Args:
-        rows: for each pair and step the clip, and whether they move together, meet or fight.
+        rows: for each pair and step, the clip and whether they move together, meet or fight.
     """
     does: dict[str, list[int]] = {}
     for video, truth in rows:
@@ -267,7 +268,7 @@ def folds(rows: Iterable[tuple[str, Sequence[object]]]) -> dict[str, int]:
 
 
 def write(videos: Sequence[Video], out: Path) -> dict[str, int]:
-    """Write all tables; how many rows each has."""
+    """Write all tables; return the number of rows of each."""
     out.mkdir(parents=True, exist_ok=True)
     pairs = list(pair_rows(videos))
     names = SITUATIONS.values()

@@ -1,7 +1,8 @@
-"""What robots and parcels of deliveries do, as Markov chains of few states.
+"""The behaviour of robots and parcels of deliveries, as Markov chains with few states.
 
-A state remembers so much of the past that what a point adds to the log-likelihood depends on the
-state at that point only. So paths with evidence are drawn exactly, point by point.
+A state remembers enough of the past that the log-likelihood of a time point depends only on the
+state at that time point. Paths given evidence can therefore be drawn exactly, one time point after
+another.
 """
 
 from __future__ import annotations
@@ -26,36 +27,35 @@ from reproduction.deliveries.world import (
 
 Array = np.ndarray[Any, Any]
 
-# The states of a robot: it had no fault yet; its fault is in its first, second … point; the fault
-# has been over for one, two … points; it is ready for another one. Two faults are so far apart that
-# a state tells when the robot was faulty in the window of Alarm and Delayed.
+# The states of a robot: it has had no fault yet; its fault is in its first, second … time point;
+# the fault has been over for one, two … time points; it is ready for another. Two faults are so far
+# apart that the state tells when the robot was faulty in the window of Alarm and Delayed.
 _FIRST, _LONGEST = FAULTS.start, FAULTS.stop - 1
 NEVER, ON, OFF, READY = 0, 1, 1 + _LONGEST, _LONGEST + PAUSE
 ROBOT_STATES = READY + 1
 
-# The states of a parcel: absent; waiting for one, two, or more points; loaded at this point after
-# so long a wait; moving since earlier; gone.
+# The states of a parcel: absent; waiting for one, two, or more time points; loaded at this time
+# point after such a wait; moving since earlier; gone.
 ABSENT, WAITS, LOADED, MOVES, GONE = 0, 1, 1 + WINDOW, 1 + 2 * WINDOW, 2 + 2 * WINDOW
 PARCEL_STATES = GONE + 1
 
-# Likelihoods that are farther apart, as logarithms, are taken as this far apart, so that the sum
-# over the states that can be reached is never 0.
+# Log-likelihoods that are further apart are treated as this far apart, so that the sum over
+# reachable states is never 0.
 _FARTHEST = 600.0
 
 
 def draw_paths(gain: Tensor, initial: Tensor, transition: Tensor, draws: Tensor) -> Tensor:
-    """Paths of Markov chains with evidence, drawn exactly: filter forwards, draw backwards.
+    """Draw paths of Markov chains given evidence exactly: filter forwards, draw backwards.
 
     Args:
-        gain: what a state at a point adds to the log-likelihood, with axes (unit, time, row,
-            state).
-        initial: how probable states are at the first point.
-        transition: how probable states are after a state, with axes (unit or 1, time, state
-            before, state after); of the first point it is not looked at.
-        draws: numbers in [0, 1), with axes (unit, time, row).
+        gain: what a state adds to the log-likelihood, shape (unit, time, row, state).
+        initial: the probabilities of states at the first time point.
+        transition: the probabilities of states after a state, shape (unit or 1, time, state before,
+            state after); the entry of the first time point is not used.
+        draws: numbers in [0, 1), shape (unit, time, row).
 
     Returns:
-        The states, with axes (unit, time, row).
+        The states, shape (unit, time, row).
     """
     units, steps = gain.shape[:2]
     into = transition.expand(units, -1, -1, -1).unbind(1)
@@ -73,14 +73,14 @@ def draw_paths(gain: Tensor, initial: Tensor, transition: Tensor, draws: Tensor)
 
 
 def _pick(weights: Tensor, draw: Tensor) -> Tensor:
-    """A place in the last axis, drawn by the weights."""
+    """Draw a position in the last axis in proportion to the weights."""
     below = weights.cumsum(-1)
     place = torch.searchsorted(below, draw[..., None] * below[..., -1:], right=True)
     return place[..., 0].clamp_(max=weights.shape[-1] - 1)
 
 
 def robot_chain() -> tuple[Array, Array]:
-    """The first states and the transitions of a worn robot that may have no fault after all."""
+    """Return the initial states and transitions of a worn robot, which may still have no fault."""
     table = np.zeros((ROBOT_STATES, ROBOT_STATES))
     for rest in (NEVER, READY):
         table[rest, [rest, ON]] = 1 - BREAKS, BREAKS
@@ -95,7 +95,7 @@ def robot_chain() -> tuple[Array, Array]:
 
 
 def parcel_chains(known: Given) -> tuple[Array, Array]:
-    """The first states of a parcel, and the transitions of all, (parcel, time, before, after)."""
+    """Return initial states of parcels, and transitions, shape (parcel, time, before, after)."""
     _, parcels, _, steps = known.size
     begins = 1 / (steps - np.arange(steps))
     loads = LOADS * known.at[known.carrier, known.origin]
@@ -112,7 +112,7 @@ def parcel_chains(known: Given) -> tuple[Array, Array]:
 
 
 def was_faulty() -> Array:
-    """Whether a robot in a state was faulty 0 to 3 points ago, with axes (state, points ago)."""
+    """Return whether a robot was faulty 0 to 3 time points ago, shape (state, time points ago)."""
     state, back = np.ogrid[:ROBOT_STATES, : WINDOW + 1]
     on = (state >= ON) & (state < OFF) & (back <= state - ON)
     over = (state >= OFF) & (state < READY) & (back > state - OFF)
@@ -121,7 +121,7 @@ def was_faulty() -> Array:
 
 
 def groups(apart: Array) -> list[Array]:
-    """Units in few groups, such that those of a group are all apart from each other."""
+    """Divide units into few groups, in each of which all units are apart from each other."""
     collected: list[list[int]] = []
     for unit, row in enumerate(apart):
         for group in collected:
@@ -134,7 +134,7 @@ def groups(apart: Array) -> list[Array]:
 
 
 def alarms_of(known: Given, was: Array) -> Array:
-    """Which alarms a robot in a state causes, 0 or 1, with axes (robot, time, state, station)."""
+    """Return which alarms a robot causes, 0 or 1, shape (robot, time, state, station)."""
     there = ago(known.at) & since_reset(known.reset)[:, None]
     ways: Array = np.einsum("jrkt,sj->rtsk", there.astype(float), was.astype(float))
     return ways.clip(max=1.0)

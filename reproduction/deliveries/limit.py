@@ -1,12 +1,13 @@
-"""The Bayes limit of deliveries: what the labels tell one who knows how worlds come about.
+"""The Bayes limit of deliveries: what labels reveal if the process that made them is known.
 
-The true process, as in `reproduction.deliveries.world`, is the prior, labels that are wrong at
-known rates are the evidence, and all of `Given` is known. No method that knows less ranks the facts
-better, on average.
+The prior is the true process, as in `reproduction.deliveries.world`. The evidence is labels that
+are wrong at known rates, and all of `Given` is known. On average, no method that knows less ranks
+the facts better.
 
-The posterior is sampled by Gibbs sampling: one robot after another gets new faults, and one parcel
-after another a new track, given all others. That step is exact, see `deliveries_chains`. Robots
-that can cause no alarm in common, and parcels of different origins, are drawn at the same time.
+The posterior is sampled by Gibbs sampling: robots get new faults and parcels get new tracks, one
+after another, given all others. This step is exact, see `reproduction.deliveries.chains`. Robots
+that cannot cause the same alarm are drawn at the same time, and so are parcels of different
+origins.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ from reproduction.deliveries.world import (
 )
 from reproduction.paper.bayes import SMALLEST_RATE, Degrees, check_sampling
 
-#: Chains move slowly from one robot to another as the reason of an alarm, so there are many.
+#: Chains seldom switch from one robot to another as the cause of an alarm, so there are many.
 SWEEPS, BURN_IN, CHAINS = 100, 40, 32
 
 
@@ -68,21 +69,21 @@ def posterior(
     chains: int = CHAINS,
     device: str | torch.device = "cpu",
 ) -> Degrees:
-    """How probable every cell of the learned predicates is, given noisy labels.
+    """Compute the probability of every cell of the learned predicates, given noisy labels.
 
     Args:
-        known: what is given of the world.
+        known: the given part of the world.
         labels: true or false facts, some of them wrong; there may be none.
-        seed: of the draws; they depend on nothing else.
-        rates: for each labelled predicate, how often its labels are wrong.
-        sweeps: how often everything is drawn in each chain, after the sweeps of `burn_in`.
-        burn_in: sweeps that do not count. In the first half, labels of Alarm, Busy and Delayed gain
-            weight.
-        chains: how many samplers, each with draws of its own, the means are over.
-        device: where to compute.
+        seed: the seed of the draws, which depend on nothing else.
+        rates: how often the labels of each predicate are wrong.
+        sweeps: the number of sweeps of each chain, after those of `burn_in`.
+        burn_in: the number of sweeps that do not count. In the first half, labels of Alarm, Busy
+            and Delayed gain weight.
+        chains: the number of independent chains to average over.
+        device: the device to compute on.
 
     Returns:
-        The means by predicate: Worn with axes (robot, 1), the others with (entity, time).
+        The means by predicate: shape (robot, 1) for Worn, (entity, time) for the others.
 
     Raises:
         DataError: labels do not fit the world, a degree is neither 0 nor 1, or a number is out of
@@ -111,9 +112,9 @@ def posteriors(
     chains: int = CHAINS,
     device: str | torch.device = "cpu",
 ) -> list[Degrees]:
-    """The posterior of one world for each of several sets of labels, all computed together.
+    """Compute the posterior of one world for several sets of labels at once.
 
-    Each set has its own seed, and gets what `posterior` gives for it, up to rounding.
+    Each set has its own seed, and its result equals that of `posterior` up to rounding.
     """
     check_sampling(len(labels), seeds, sweeps, burn_in, chains)
     pieces = [_evidence(one, known.size, rates) for one in labels]
@@ -148,12 +149,12 @@ def posteriors(
 def evidence_of(
     labels: Labels, shapes: Mapping[str, tuple[int, ...]], rates: Mapping[str, Rates]
 ) -> Degrees:
-    """How far labels speak for each fact, as logarithms of ratios of likelihoods.
+    """Return the evidence of labels for each fact, as log-likelihood ratios.
 
     Args:
         labels: true or false facts, some of them wrong.
-        shapes: of the tables of all learned predicates, with axes (trace, arguments …, time).
-        rates: for each labelled predicate, how often its labels are wrong.
+        shapes: the shapes (trace, *arguments, time) of the tables of all learned predicates.
+        rates: how often the labels of each predicate are wrong.
 
     Raises:
         DataError: labels do not fit the shapes, a degree is neither 0 nor 1, or a predicate has no
@@ -168,11 +169,11 @@ def evidence_of(
         limits = torch.tensor(table.shape)[:, None]
         if len(index) != table.ndim or ((index < 0) | (index >= limits)).any():
             raise DataError(
-                f"labels of '{name}' do not fit the world; its table has {tuple(table.shape)} "
-                "places for trace, arguments and time"
+                f"labels of '{name}' do not fit its table, whose shape (trace, arguments, time) "
+                f"is {tuple(table.shape)}"
             )
         if ((truth != 0) & (truth != 1)).any():
-            raise DataError(f"labels of '{name}' must be true or false, but a degree is between")
+            raise DataError(f"labels of '{name}' must be 0 or 1, but a degree is between")
         missed, invented = (
             min(max(rate, SMALLEST_RATE), 1 - SMALLEST_RATE) for rate in rates_of(name, rates)
         )
@@ -200,7 +201,7 @@ class _Robots:
 
     Args:
         units: their numbers.
-        alarms: which alarms a state causes, 0 or 1, with axes (robot, time, state, station).
+        alarms: which alarms a state causes, 0 or 1, shape (robot, time, state, station).
     """
 
     units: Tensor
@@ -213,7 +214,7 @@ class _Parcels:
 
     Args:
         units: their numbers.
-        transition: of their states, as for `draw_paths`.
+        transition: the transitions of their states, as in `draw_paths`.
     """
 
     units: Tensor
@@ -221,15 +222,15 @@ class _Parcels:
 
 
 class _Sampler:
-    """All robots and parcels in all chains of all runs, as they are drawn anew.
+    """Draws all robots and parcels in all chains of all runs.
 
-    A row is a chain of a run. Tables have the axes (entity, time, row); those of alarms and of how
-    many parcels wait have (time, row, station).
+    A row is a chain of a run. Tables have shape (entity, time, row); those of alarms and of the
+    number of waiting parcels have shape (time, row, station).
 
     Args:
-        known: what is given of the world.
-        evidence: for each predicate, with axes (entity, time, row).
-        device: where to compute.
+        known: the given part of the world.
+        evidence: the evidence for each predicate, shape (entity, time, row).
+        device: the device to compute on.
     """
 
     def __init__(self, known: Given, evidence: Degrees, device: torch.device) -> None:
@@ -257,7 +258,7 @@ class _Sampler:
             _Parcels(moved(units), moved(table[units]))
             for units in groups(known.origin[:, None] != known.origin)
         ]
-        quiet = steps * float(np.log1p(-BREAKS))  # of a worn robot, before it is drawn again
+        quiet = steps * float(np.log1p(-BREAKS))  # no fault of a worn robot, which is drawn again
         self.of_worn = evidence["Worn"][:, 0] + float(np.log(WORN) - np.log(-np.expm1(quiet)))
         self.of_sound = float(np.log1p(-WORN)) - quiet
         self.alarm, self.busy = (evidence[n].permute(1, 2, 0) for n in ("Alarm", "Busy"))
@@ -277,7 +278,7 @@ class _Sampler:
         """Draw the faults of every robot, and the track of every parcel.
 
         Args:
-            draws: numbers in [0, 1), with axes (time, robot or parcel, row), robots first.
+            draws: numbers in [0, 1), shape (time, robot or parcel, row), robots first.
             strength: how much the labels of Alarm, Busy and Delayed count.
         """
         draws = draws.transpose(0, 1)
@@ -322,7 +323,7 @@ class _Sampler:
         self.waiting[..., at] += (new.double() - old).permute(1, 2, 0)
 
     def count(self) -> None:
-        """Add what is true now to the totals."""
+        """Add the current state to the totals."""
         due = torch.zeros_like(self.waits)
         so_far = self.waits.clone()
         for ahead in range(1, min(WINDOW + 1, due.shape[1])):

@@ -1,10 +1,10 @@
-"""The recipe, unchanged, on the second world, beside the same logits without axioms and the paper.
+"""Compare the recipe on the second world with the same logits without axioms and with the paper.
 
     python -m reproduction.deliveries.study FILE [--repetitions N] [--processes N] [--limit DEVICE]
 
-Appends a JSON line for each run that is not there yet; with `--limit`, for the Bayes limit on the
-same labels instead. The likelihood is told that a quarter of the true facts are
-labelled false, and no false fact true; the true rates differ by predicate, from .15 to .30.
+Appends a JSON line for each run that is not in the file yet; with `--limit`, for the Bayes limit on
+the same labels instead. The likelihood assumes that a quarter of the true facts are labelled false,
+and no false fact true. The true rates differ by predicate, from 0.15 to 0.30.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from fotltn.analysis.metrics import report
-from fotltn.grounding.dense import interpretation
+from fotltn.grounding.dense import tables_of_facts
 from fotltn.grounding.facts import read_facts
 from fotltn.grounding.labels import Labels, labels
 from fotltn.grounding.split import split
@@ -48,18 +48,18 @@ MISSED, INVENTED = 0.25, 0.0
 
 
 def world() -> tuple[CheckedTheory, Tables, Labels]:
-    """The theory, what is given, and all facts."""
+    """Return the theory, the given tables, and all facts."""
     theory = check(load_theory(THEORY))
     made = generate(seed=0)
     stated = read_facts([facts(made)], theory.signature, horizon=made.size.steps)
-    tables = interpretation(stated, theory.signature, dtype=torch.float32, sparse=True)
+    tables = tables_of_facts(stated, theory.signature, dtype=torch.float32, sparse=True)
     fixed = {n: t for n, t in tables.predicates.items() if n not in LEARNED}
     every = labels(stated, theory.signature, LEARNED, dtype=torch.float32)
     return theory, replace(tables, predicates=fixed), every
 
 
 def definitions() -> dict[str, Predicate]:
-    """What four of the axioms define."""
+    """Return the definitions in four of the axioms."""
     defined: dict[str, Predicate] = {}
     for head, formula in DEFINITIONS.items():
         match = re.fullmatch(r"(\w+)\((.*)\)", head)
@@ -70,7 +70,7 @@ def definitions() -> dict[str, Predicate]:
 
 
 def task(method: str, theory: CheckedTheory, tables: Tables, train: Labels, seed: int) -> Task:
-    """A method on labels."""
+    """Return the task of a method on labels."""
     signature, sizes, horizon = theory.signature, tables.sizes, tables.horizon
     predicates: dict[str, Predicate] = {}
     inputs = {}
@@ -109,13 +109,13 @@ def task(method: str, theory: CheckedTheory, tables: Tables, train: Labels, seed
 
 
 def sample(every: Labels, fraction: float, repetition: int) -> tuple[Labels, Labels]:
-    """The noisy facts that a run learns from, and the clean rest."""
+    """Return the noisy facts that a run learns from, and the clean rest."""
     train, test = split(every, fraction, by="facts", seed=1000 + repetition)
     return noisy(train, 1000 + repetition), test
 
 
 def run(method: str, fraction: float, repetition: int) -> dict[str, object]:
-    """One run."""
+    """Run a method once and return the record."""
     theory, tables, every = world()
     train, test = sample(every, fraction, repetition)
     work = task(method, theory, tables, train, repetition)
@@ -128,7 +128,7 @@ def run(method: str, fraction: float, repetition: int) -> dict[str, object]:
 
 
 def limit(fraction: float, repetitions: Sequence[int], device: str) -> list[dict[str, object]]:
-    """The Bayes limit on the labels of several repetitions."""
+    """Compute the Bayes limit on the labels of several repetitions."""
     _, _, every = world()
     parts = [sample(every, fraction, r) for r in repetitions]
     predictions = posteriors(
@@ -147,7 +147,7 @@ def limit(fraction: float, repetitions: Sequence[int], device: str) -> list[dict
 def scored(
     method: str, fraction: float, repetition: int, degrees: Mapping[str, Tensor], test: Labels
 ) -> dict[str, object]:
-    """What is written down."""
+    """Score degrees and return the record."""
     scores = report({n: (test.truth[n] >= 0.5, d) for n, d in degrees.items()})
     return {
         "method": method, "fraction": fraction, "repetition": repetition,
@@ -157,7 +157,7 @@ def scored(
 
 
 def main() -> None:
-    """Run all that is not in the file yet."""
+    """Run everything that is not in the file yet."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("file", type=Path)
     parser.add_argument("--repetitions", type=int, default=10)
@@ -178,7 +178,7 @@ def main() -> None:
 def rows(
     repetitions: int, processes: int, device: str | None, done: Set[tuple[str, float, int]]
 ) -> Iterator[dict[str, object]]:
-    """What is not done yet, as it is done."""
+    """Yield the records of missing runs as they finish."""
     if device is not None:
         for fraction in FRACTIONS:
             left = [r for r in range(repetitions) if ("limit", fraction, r) not in done]

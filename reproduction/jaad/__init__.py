@@ -1,1 +1,1 @@
-"""Real clips: whether temporal rules help to learn on them."""
+"""Do temporal rules help to learn from real clips?"""

@@ -1,15 +1,15 @@
-"""Do temporal rules help to learn on real clips? The same networks with and without them.
+"""Do temporal rules help to learn from real clips? Train the same networks with and without them.
 
     python -m reproduction.jaad.learn FOLDER --tables TABLES [--processes 2] [--repetitions 10]
     python -m reproduction.jaad.learn FOLDER
 
-The first form adds to FOLDER/choice.json and FOLDER/runs.jsonl what is not there yet; the second
-prints the tables of what is there.
+The first command adds missing entries to FOLDER/choice.json and FOLDER/runs.jsonl; the second
+prints the tables of the runs in FOLDER.
 
-Networks predict whether a pedestrian crosses and whether the car stands, from features. A share of
-the training clips of the official split is labelled; rules speak of all of them, and of the clips
-for validation, whose labels say when to stop. Scores are on the clips for testing, which are not
-seen before.
+Networks predict from features whether a pedestrian crosses and whether the car stands. A share of
+the training clips of the official split is labelled. Rules apply to all training clips, and to the
+validation clips, whose labels decide when to stop. Scores are measured on the test clips, which
+training does not see.
 """
 
 from __future__ import annotations
@@ -50,14 +50,15 @@ from fotltn.project.world import World, read_world
 from fotltn.semantics.config import WITNESS
 from fotltn.strict_json import read_json
 from reproduction.paper.sweep import uninterrupted, workers
+from reproduction.report.render import percent
 from reproduction.report.stats import Summary, benjamini_hochberg, summary, welch
 
 PROJECT = Path(__file__).resolve().parents[2] / "examples" / "jaad"
 LEARNED = ("Crossing", "Stop")
 SHARES = (0.05, 0.1, 0.25, 0.5, 1.0)
-#: The paper's rules that speak of what is learned, and are not true by construction.
+#: The paper's rules about learned predicates that do not hold by construction.
 PAPER = ("A1", "A2", "A3", "A13")
-#: Two of the paper's rules, and three that ask for less, or for what goes before.
+#: Two of the paper's rules, and three weaker rules or rules about the past.
 OWN = ("A1", "A13", "B3", "W1", "P2")
 METHODS: dict[str, tuple[tuple[str, ...], float | None]] = {
     "networks": ((), None),
@@ -66,13 +67,13 @@ METHODS: dict[str, tuple[tuple[str, ...], float | None]] = {
     "own rules": (OWN, None),
     "own rules, trust learned": (OWN, 0.1),
 }
-#: What the network for Stop sees: the scene alone, or the pedestrians in view, too.
+#: What the network for Stop sees: only the scene, or also the pedestrians in view.
 VIEWS = ("scene", "pedestrians")
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What is chosen on the clips for validation: the weight of the rules, and p of ∀ and G."""
+    """Settings chosen on the validation clips: the weight of the rules, and p of ∀ and G."""
 
     weight: float = 0.3
     p: float = 4.0
@@ -92,7 +93,7 @@ class Run:
 
 @cache
 def read(tables: Path) -> tuple[World, dict[str, Tensor], dict[str, Tensor]]:
-    """All clips, the features of cars and pedestrians, and where pedestrians are."""
+    """Read all clips, the features of cars and pedestrians, and where pedestrians are present."""
     world = read_world(replace(read_config(PROJECT, data=tables), dtype="float32"))
     there = {sort: present(world.facts, sort) for sort in ("car", "ped")}
     boxes = world.fixed.inputs["ped"].values
@@ -106,7 +107,7 @@ def read(tables: Path) -> tuple[World, dict[str, Tensor], dict[str, Tensor]]:
 
 
 def nearest(boxes: Tensor, there: Tensor) -> Tensor:
-    """What the car sees of pedestrians: how many, and all features of the nearest one."""
+    """Return what the car sees of pedestrians: their number, and the features of the nearest."""
     height = boxes[..., 0].masked_fill(~there, -1.0)
     which = height.argmax(1, keepdim=True)
     one = boxes.gather(1, which.unsqueeze(-1).expand(-1, -1, -1, boxes.shape[-1]))
@@ -116,7 +117,7 @@ def nearest(boxes: Tensor, there: Tensor) -> Tensor:
 
 
 def ground(tables: Path, view: str, clips: Tensor, seed: int) -> Grounding:
-    """Networks over some clips."""
+    """Build networks over some clips."""
     world, features, there = read(tables)
     signature = world.theory.signature
     fixed = {n: t for n, t in world.fixed.predicates.items() if n not in (*LEARNED, "Run")}
@@ -187,7 +188,7 @@ def run(tables: Path, one: Run) -> dict[str, Any]:
 
 
 def only(labels: Labels) -> Labels:
-    """Labels of what is learned; those of Run and OnSidewalk say the same again."""
+    """Return labels of learned predicates; Run and OnSidewalk would only repeat them."""
     return replace(
         labels,
         index={n: labels.index[n] for n in LEARNED},
@@ -199,7 +200,7 @@ def only(labels: Labels) -> Labels:
 
 
 def choose(tables: Path, pool: ProcessPoolExecutor) -> dict[str, dict[str, float]]:
-    """Weight and p for each set of rules: the best on the clips for validation, of three runs."""
+    """Choose weight and p for each set of rules: the best of three runs on the validation clips."""
     methods = [m for m, (rules, trust) in METHODS.items() if rules and trust is None]
     grid = [Choice(weight, p) for weight in (0.1, 0.3, 1.0, 3.0) for p in (1.0, 4.0)]
     runs = [
@@ -228,7 +229,7 @@ def choose(tables: Path, pool: ProcessPoolExecutor) -> dict[str, dict[str, float
 
 
 def learn(folder: Path, tables: Path, processes: int, repetitions: int) -> None:
-    """Do what is not in the folder yet."""
+    """Run what is not in the folder yet."""
     folder.mkdir(parents=True, exist_ok=True)
     chosen, path = folder / "choice.json", folder / "runs.jsonl"
     done = {(r["view"], r["method"], r["share"], r["repetition"]) for r in rows(folder)}
@@ -253,7 +254,7 @@ def learn(folder: Path, tables: Path, processes: int, repetitions: int) -> None:
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:
-    """The runs on record."""
+    """Return the runs on record."""
     path = folder / "runs.jsonl"
     if not path.exists():
         return []
@@ -264,7 +265,7 @@ def rows(folder: Path) -> list[dict[str, Any]]:
 
 
 def table(results: Sequence[dict[str, Any]]) -> str:
-    """PR-AUC by view, predicate and share; bold where that is significantly not networks'."""
+    """Return PR-AUC by view, predicate and share; bold if it differs significantly."""
     cells = {
         (view, name, method, share): summary(
             [r["pr_auc"][name] for r in results
@@ -276,7 +277,7 @@ def table(results: Sequence[dict[str, Any]]) -> str:
     ps = benjamini_hochberg([paired(results, *key) for key in tested])
     significant = {key for key, p in zip(tested, ps, strict=True) if p < 0.05}
     lines = [
-        "| Stop sees | predicted | learned by | " + " | ".join(f"{s:.0%}" for s in SHARES) + " |"
+        "| Stop sees | predicted | learned by | " + " | ".join(percent(s) for s in SHARES) + " |"
     ]
     lines.append("| :-- | :-- | :-- | " + " | ".join("--:" for _ in SHARES) + " |")
     for view, name, method in product(VIEWS, LEARNED, METHODS):
@@ -292,7 +293,7 @@ def table(results: Sequence[dict[str, Any]]) -> str:
 def paired(
     results: Sequence[dict[str, Any]], view: str, name: str, method: str, share: float
 ) -> float:
-    """Of the paired t-test against networks: repetitions share clips and initial weights."""
+    """Return p of the paired t-test against networks; pairs share clips and initial weights."""
     scores = {
         (r["method"], r["repetition"]): r["pr_auc"][name]
         for r in results
@@ -303,8 +304,8 @@ def paired(
 
 
 def trust(results: Sequence[dict[str, Any]]) -> str:
-    """How far each rule is trusted, on average."""
-    lines = ["| rules | " + " | ".join(f"{s:.0%}" for s in SHARES) + " |"]
+    """Return how far each rule is trusted, on average."""
+    lines = ["| rules | " + " | ".join(percent(s) for s in SHARES) + " |"]
     lines.append("| :-- | " + " | ".join("--:" for _ in SHARES) + " |")
     for method, (rules, learned) in METHODS.items():
         for rule in rules if learned else ():
@@ -321,7 +322,7 @@ def trust(results: Sequence[dict[str, Any]]) -> str:
 
 
 def main() -> int:
-    """Learn, or show."""
+    """Train, or show the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--tables", type=Path)
@@ -332,7 +333,7 @@ def main() -> int:
         learn(args.folder, args.tables.resolve(), args.processes, args.repetitions)
     results = [r for r in rows(args.folder) if not r["validate"]]
     if not results:
-        sys.stderr.write(f"there are no runs in '{args.folder}'; give --tables\n")
+        sys.stderr.write(f"there are no runs in '{args.folder}'; run with --tables\n")
         return 1
     sys.stdout.write(f"{table(results)}\n\n{trust(results)}\n")
     return 0

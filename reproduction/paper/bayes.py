@@ -1,14 +1,14 @@
-"""The Bayes limit of the paper's scenes: what the labels tell one who knows how scenes come about.
+"""The Bayes limit of the paper's scenes: what labels reveal if the process is known.
 
-The true process, as in `fotltn.project.scene`, is the prior, and labels that are wrong at a
-known rate are the evidence. Given are Close and which agents are cars and which are pedestrians;
-labels of Car and Ped, and those about agents of the other kind, are not looked at. No method that
-knows less ranks the facts better, on average.
+The prior is the true process, as in `fotltn.project.scene`, and the evidence is labels that are
+wrong at a known rate. Close is given, and so are the types of agents; labels of Car and Ped, and
+labels about agents of the wrong type, are ignored. On average, no method that knows less ranks the
+facts better.
 
-The posterior is sampled by Gibbs sampling: one pedestrian after another gets new crossings, given
-those of all others. That step is exact. What a point of crossing adds to the log-likelihood does
-not depend on the other points: it comes from the labels of the pedestrian itself, and from those,
-one point later, of the close cars that nobody else stops.
+The posterior is sampled by Gibbs sampling: pedestrians get new crossings one after another, given
+those of all others. This step is exact, because time points of crossing add to the log-likelihood
+independently: through the labels of the pedestrian, and through the labels, one time point later,
+of the close cars that no other pedestrian stops.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from fotltn.grounding.labels import Labels
 from fotltn.project.scene import LEARNED, Scene, Size
 from reproduction.paper.crossings import DRAWS, draw_crossings, prior_of_crossings
 
-#: Rates nearer to 0 or 1 are taken as this near, so that chains can pass unlikely states.
+#: Rates are kept this far from 0 and 1, so that chains can pass through unlikely states.
 SMALLEST_RATE = 1e-6
 
-#: With these, the mean PR-AUC of one run differs between seeds by a few 1e-4 at most.
+#: With these numbers, the mean PR-AUC of a run differs between seeds by at most a few 1e-4.
 SWEEPS, BURN_IN, CHAINS = 200, 20, 4
 
 Degrees = dict[str, Tensor]
 
-#: For a fraction and a repetition the noisy labels to learn from, and the labels to test on.
+#: The noisy labels to learn from, and the labels to test on, of a fraction and a repetition.
 LabelsOf = Callable[[float, int], tuple[Labels, Labels]]
 
 
@@ -57,25 +57,26 @@ def posterior(
     chains: int = CHAINS,
     device: str | torch.device = "cpu",
 ) -> Degrees:
-    """How probable every cell of the learned predicates is, given Close and noisy labels.
+    """Compute the probability of every cell of the learned predicates, given Close and labels.
 
     Args:
-        close: who is close to whom, with axes (car, pedestrian, time) or (agent, agent, time).
-        size: of the scene. Cars come first among the agents, as in `Scene.agents`.
+        close: who is close to whom, shape (car, pedestrian, time) or (agent, agent, time).
+        size: the size of the scene. Cars come first among the agents, as in `Scene.agents`.
         labels: true or false facts, some of them wrong; there may be none.
-        flip_rate: how probable it is that a label is wrong.
-        seed: of the draws; they depend on nothing else.
-        sweeps: how often every pedestrian is drawn in each chain, after those of `burn_in`.
-        burn_in: sweeps that do not count. In the first half the labels of cars gain weight.
-        chains: how many samplers, each with a start of its own, the means are over.
-        device: where to compute.
+        flip_rate: the probability that a label is wrong.
+        seed: the seed of the draws, which depend on nothing else.
+        sweeps: the number of sweeps of each chain, after those of `burn_in`.
+        burn_in: the number of sweeps that do not count. In the first half, labels of cars gain
+            weight.
+        chains: the number of independent chains to average over.
+        device: the device to compute on.
 
     Returns:
-        The means by predicate: Car and Ped with axes (agent, 1), the others with (agent, time).
+        The means by predicate: shape (agent, 1) for Car and Ped, (agent, time) for the others.
 
     Raises:
-        DataError: close or labels do not fit the size, a degree is neither 0 nor 1, or a number
-            is out of range.
+        DataError: close or labels do not fit the size, a degree is neither 0 nor 1, or a number is
+            out of range.
     """
     return posteriors(
         close,
@@ -102,9 +103,9 @@ def posteriors(
     chains: int = CHAINS,
     device: str | torch.device = "cpu",
 ) -> list[Degrees]:
-    """The posterior of one scene for each of several sets of labels, all computed together.
+    """Compute the posterior of one scene for several sets of labels at once.
 
-    Each set has its own seed, and gets what `posterior` gives for it, up to rounding.
+    Each set has its own seed, and its result equals that of `posterior` up to rounding.
     """
     if not 0 <= flip_rate <= 1:
         raise DataError(f"the flip rate must be a number from 0 to 1, not {flip_rate}")
@@ -131,7 +132,7 @@ def posteriors(
 
 
 def _tables(size: Size, crossing: Tensor, stop: Tensor) -> Degrees:
-    """The tables of all agents, from what pedestrians and cars do."""
+    """Build the tables of all agents from what pedestrians and cars do."""
     cars, pedestrians, _ = size
     car = (torch.arange(cars + pedestrians) < cars).double()[:, None]
     about_cars, about_pedestrians = (0, 0, 0, pedestrians), (0, 0, cars, 0)
@@ -145,11 +146,11 @@ def _tables(size: Size, crossing: Tensor, stop: Tensor) -> Degrees:
     }
 
 
-# --- how good it is --------------------------------------------------------------------------
+# --- scores ----------------------------------------------------------------------------------
 
 
 def scores(tables: Mapping[str, Tensor], test: Labels) -> dict[str, Metric]:
-    """The PR-AUC of each labelled predicate."""
+    """Return the PR-AUC of each labelled predicate."""
     return {
         name: pr_auc(truth, tables[name][test.index[name][1], test.index[name][2]])
         for name, truth in test.truth.items()
@@ -172,26 +173,26 @@ def limits(
     device: str | torch.device = "cpu",
     judge: Callable[[Degrees], Mapping[str, Any]] | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Records of the Bayes limit, one for each fraction and repetition.
+    """Yield records of the Bayes limit, one for each fraction and repetition.
 
     Args:
         scene: the scene that all labels are about.
         data: its name in the records.
-        labels: the labels of a fraction and a repetition.
-        fractions: of the facts to learn from.
-        repetitions: their numbers.
-        flip_rate: of the labels to learn from.
-        seed: from which each run gets its own, which its record states; a run has the same
-            whatever other runs there are.
-        sweeps: as of `posterior`.
-        burn_in: as of `posterior`.
-        chains: as of `posterior`.
-        together: how many runs are computed at once; on a GPU, all may be.
-        device: where to compute.
-        judge: what else a record says, from the tables of the run.
+        labels: a function that returns the labels of a fraction and a repetition.
+        fractions: the shares of the facts to learn from.
+        repetitions: the numbers of the repetitions.
+        flip_rate: the rate of wrong labels to learn from.
+        seed: the seed from which each run derives its own, which its record states. The seed of a
+            run does not depend on other runs.
+        sweeps: as in `posterior`.
+        burn_in: as in `posterior`.
+        chains: as in `posterior`.
+        together: the number of runs to compute at once; on a GPU, this may be all.
+        device: the device to compute on.
+        judge: a function that adds entries to a record, from the tables of the run.
     """
     if together < 1:
-        raise DataError(f"at least 1 run is computed at once, not {together}")
+        raise DataError(f"together must be at least 1, not {together}")
     chosen = list(product(fractions, repetitions))
     for first in range(0, len(chosen), together):
         runs = chosen[first : first + together]
@@ -249,20 +250,20 @@ def _name(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
-# --- what is given ---------------------------------------------------------------------------
+# --- checks ----------------------------------------------------------------------------------
 
 
 def check_sampling(runs: int, seeds: Sequence[int], sweeps: int, burn_in: int, chains: int) -> None:
-    """Refuse what no posterior can be sampled with.
+    """Check the arguments of a posterior.
 
     Raises:
-        DataError: a run has no seed, a seed is none, or a number is too small.
+        DataError: the number of seeds is wrong, a seed is not valid, or a number is too small.
     """
     if len(seeds) != runs:
         raise DataError(f"there are {runs} sets of labels, but {len(seeds)} seeds")
     for seed in seeds:
         if not 0 <= seed < 2**63:
-            raise DataError(f"a seed is a whole number from 0 to 2**63 - 1, not {seed}")
+            raise DataError(f"a seed must be a whole number from 0 to 2**63 - 1, not {seed}")
     for name, number, least in (
         ("sweeps", sweeps, 1),
         ("burn_in", burn_in, 0),
@@ -273,7 +274,7 @@ def check_sampling(runs: int, seeds: Sequence[int], sweeps: int, burn_in: int, c
 
 
 def _near(close: np.ndarray[Any, Any] | Tensor, size: Size) -> Tensor:
-    """Which pedestrians are close to which cars, with axes (car, pedestrian, time)."""
+    """Return which pedestrians are close to which cars, shape (car, pedestrian, time)."""
     cars, pedestrians, steps = size
     agents = cars + pedestrians
     table = torch.as_tensor(np.array(close) if isinstance(close, np.ndarray) else close).cpu()
@@ -281,14 +282,14 @@ def _near(close: np.ndarray[Any, Any] | Tensor, size: Size) -> Tensor:
         table = table[:cars, cars:]
     if table.shape != tuple(size):
         raise DataError(
-            f"close has the shape {tuple(table.shape)}; of {cars} cars, {pedestrians} pedestrians "
-            f"and {steps} points it is {tuple(size)} or {(agents, agents, steps)}"
+            f"close has the shape {tuple(table.shape)}; for {cars} cars, {pedestrians} pedestrians "
+            f"and {steps} time points, expected {tuple(size)} or {(agents, agents, steps)}"
         )
     return table.bool()
 
 
 def _evidence(labels: Labels, size: Size, flip_rate: float) -> tuple[Tensor, Tensor]:
-    """How far labels speak for Crossing, and for Stop, as logarithms of ratios of likelihoods."""
+    """Return the evidence of labels for Crossing and for Stop, as log-likelihood ratios."""
     cars, pedestrians, steps = size
     agents = cars + pedestrians
     rate = min(max(flip_rate, SMALLEST_RATE), 1 - SMALLEST_RATE)
@@ -306,11 +307,11 @@ def _evidence(labels: Labels, size: Size, flip_rate: float) -> tuple[Tensor, Ten
         limits = torch.tensor([1, agents, steps])[:, None]
         if len(index) != 3 or ((index < 0) | (index >= limits)).any():
             raise DataError(
-                f"labels of '{name}' do not fit a scene; it is one trace of {agents} agents and "
-                f"{steps} points"
+                f"labels of '{name}' do not fit the scene, which is one trace of {agents} agents "
+                f"and {steps} time points"
             )
         if ((truth != 0) & (truth != 1)).any():
-            raise DataError(f"labels of '{name}' must be true or false, but a degree is between")
+            raise DataError(f"labels of '{name}' must be 0 or 1, but a degree is between")
         total = sums["Crossing" if name in ("Crossing", "OnSidewalk") else "Stop"]
         total.index_add_(0, index[1] * steps + index[2], speaks[name] * weight * (2 * truth - 1))
     shape = (agents, steps)
@@ -321,15 +322,15 @@ def _evidence(labels: Labels, size: Size, flip_rate: float) -> tuple[Tensor, Ten
 
 
 class _Chains:
-    """The crossings of all pedestrians in all chains of all runs, as they are drawn anew.
+    """Draws the crossings of all pedestrians in all chains of all runs.
 
-    A row is a chain of a run; a cell is a car at a point in time, with one more that never counts.
+    A row is a chain of a run; a cell is a car at a time point. One additional cell never counts.
 
     Args:
-        near: with axes (car, pedestrian, time).
-        crossing: the evidence for Crossing, with axes (run, pedestrian, time).
-        stop: the evidence for Stop, with axes (run, car, time).
-        chains: how many of each run.
+        near: shape (car, pedestrian, time).
+        crossing: the evidence for Crossing, shape (run, pedestrian, time).
+        stop: the evidence for Stop, shape (run, car, time).
+        chains: the number of chains of each run.
     """
 
     def __init__(self, near: Tensor, crossing: Tensor, stop: Tensor, chains: int) -> None:
@@ -337,7 +338,7 @@ class _Chains:
         cars, device = near.shape[0], near.device
         self.prior = prior_of_crossings(steps, device)
         self.crossing = [one.T[..., None] for one in crossing.unbind(1)]
-        ahead = pad(stop[..., 1:], (0, 1))  # a car stops one point later
+        ahead = pad(stop[..., 1:], (0, 1))  # because a car stops one time point later
         self.ahead = pad(ahead.flatten(1), (0, 1)).T[..., None].contiguous()
         self.cells = [_cells(near[:, j]) for j in range(pedestrians)]
         self.reasons = torch.zeros(cars * steps + 1, runs, chains, dtype=torch.int32, device=device)
@@ -352,7 +353,7 @@ class _Chains:
         """Draw the crossings of every pedestrian.
 
         Args:
-            draws: numbers in [0, 1), with axes (draw, pedestrian, row).
+            draws: numbers in [0, 1), shape (draw, pedestrian, row).
             strength: how much the labels of cars count.
         """
         for j, (cells, old) in enumerate(zip(self.cells, self.crosses, strict=True)):
@@ -366,19 +367,19 @@ class _Chains:
             self.crosses[j] = new
 
     def count(self) -> None:
-        """Add what is true now to the totals."""
+        """Add the current state to the totals."""
         self.crossed += torch.stack(self.crosses).sum(-1)
         self.stopped += (self.reasons[:-1] > 0).sum(-1)
 
     def totals(self) -> tuple[Tensor, Tensor]:
-        """How often each pedestrian crossed and each car stopped; axes (run, agent, time)."""
+        """Return how often pedestrians crossed and cars stopped, shape (run, agent, time)."""
         steps = self.crossed.shape[1]
         reasons = self.stopped.T.unflatten(1, (-1, steps))
         return self.crossed.permute(2, 0, 1), pad(reasons[..., :-1], (1, 0))
 
 
 def _cells(near: Tensor) -> Tensor:
-    """The cells of the cars that are close, with axes (number, time), filled up with the last."""
+    """Return the cells of close cars, shape (number, time), padded with the extra cell."""
     cars, steps = near.shape
     most = max(1, int(near.sum(0).max()))
     number = torch.arange(cars * steps, device=near.device).view(cars, steps)

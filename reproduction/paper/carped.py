@@ -1,4 +1,4 @@
-"""The paper's two data sets: their sizes, and their facts counted as its Table 1 counts them."""
+"""The paper's two data sets: their sizes, and their facts counted as in its Table 1."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ CARPED180K = Size(100, 100, 150)
 
 
 class Count(NamedTuple):
-    """How many facts of a predicate are true, of how many."""
+    """The number of true facts of a predicate, and of all its facts."""
 
     positive: int
     total: int
 
     @property
     def share(self) -> float:
-        """The share that is true."""
+        """The share of facts that are true."""
         return self.positive / self.total
 
 
 def statistics(scene: Scene) -> dict[str, Count]:
-    """True facts and all facts of each predicate, as the paper's Table 1 counts them."""
+    """Count the true facts and all facts of each predicate, as in the paper's Table 1."""
     stated = scene.stated()
     return {
         name: Count(int((table & stated[name]).sum()), int(stated[name].sum()))

@@ -3,35 +3,35 @@
 Many runs, which differ in their labelled facts and initial weights, are one computation: every
 parameter has a leading run axis, and nothing passes from one run to another.
 
-A layer is as its publication says (arXiv 2110.13889):
+A layer follows its publication (arXiv 2110.13889):
 
-1. For each relation and point in time, graph attention with one head gives each node a message
-   from its neighbours; a node without any gets 0.
-2. At each point in time, a node's messages are averaged with weights for the relations. These
-   depend on how the relation scores on average over all nodes of the type.
+1. For each relation and time point, graph attention with one head gives each node a message
+   from its neighbours; a node without neighbours gets 0.
+2. At each time point, a node's messages are averaged with weights for the relations. The weights
+   depend on the mean score of the relation over all nodes of the type.
 3. For each type, self-attention over time looks both ways.
 4. A gated residual adds the state before the layer, and a layer norm follows.
 
-How a scene becomes a graph, and sizes come about, is our reading of the paper. It meets the
-published numbers of parameters, 1.81 and 1.39 times those of FOT-LTN, exactly:
+The construction of the graph and the sizes are our reading of the paper. They match the published
+numbers of parameters, 1.81 and 1.39 times those of FOT-LTN, exactly:
 
-- The types of nodes are known, as the paper says: "we map each entity instance to a node, typed
-  with Car or Ped". The heads of Car and Ped are trained from labelled facts nevertheless. The
-  parameters of a type tell its nodes from others, though, also those without a label.
+- The types of nodes are known, because the paper says: "we map each entity instance to a node,
+  typed with Car or Ped". The heads of Car and Ped are still trained from labelled facts. But the
+  parameters of a type distinguish its nodes from others, including nodes without a label.
 - There are eight relations, four into each type: Close from pedestrians to cars, and back; and a
-  relation from a node to itself for each learned predicate, Car, Run and Stop for cars, Ped,
-  Crossing and OnSidewalk for pedestrians. Its edges are the labelled facts that are said to be
-  true, noise included. A fact about an agent of the other type is no edge. Edges of Car and Ped
-  hold at all points in time.
+  relation from a node to itself for each learned predicate: Car, Run and Stop for cars, and Ped,
+  Crossing and OnSidewalk for pedestrians. Its edges are the facts that are labelled true, noise
+  included. A fact about an agent of the other type is not an edge. Edges of Car and Ped hold at all
+  time points.
 - Attention over a single edge is 1, whatever the attention vectors are. Those of the relations
   from a node to itself are counted, as in the published sizes, but never learn.
-- The states of all points in time are kept, and a head reads each. Car and Ped do not change;
-  their heads read the state at the first point, as FOT-LTN reads embeddings there.
+- The states of all time points are kept, and a head reads each. Car and Ped do not change; their
+  heads read the state at the first time point, as FOT-LTN reads embeddings there.
 - Initially, linear layers are uniform within 1/√width, graph attention is normal (Glorot, with
   gain √2), gates are half open, and inputs are normal with a standard deviation of `scale`.
 
-It is meant to be trained with Adam, rate .005 and weight decay .0005. The loss is
-`supervision.cross_entropy`; the sum of it over runs trains each run as if it were alone.
+Train it with Adam, a learning rate of 0.005 and weight decay of 0.0005. The loss is
+`supervision.cross_entropy`; its sum over runs trains each run as if it were alone.
 """
 
 from __future__ import annotations
@@ -48,23 +48,23 @@ from fotltn.errors import DataError
 from fotltn.grounding.labels import Labels
 from fotltn.project.scene import LEARNED, Flags, Size
 
-#: The predicates that do not change over time.
+#: The static predicates.
 STATIC = ("Car", "Ped")
 
-#: The predicates whose facts are edges from a node to itself: for cars, and for pedestrians.
+#: The predicates whose facts are edges from a node to itself, for cars and for pedestrians.
 OWN = (("Car", "Run", "Stop"), ("Ped", "Crossing", "OnSidewalk"))
 
-_RELATIONS = sum(1 + len(names) for names in OWN)  # with Close into each type
-_SLOPE = 0.2  # of leaky ReLU
-_BASE = 100_000.0  # of the wavelengths of positions
+_RELATIONS = sum(1 + len(names) for names in OWN)  # including Close into each type
+_SLOPE = 0.2  # slope of leaky ReLU
+_BASE = 100_000.0  # base of the wavelengths of positions
 
 
 class Targets(NamedTuple):
-    """The labelled facts of a predicate, with axes (run, agent, time, or 1 if it is static).
+    """The labelled facts of a predicate, shape (run, agent, time), with time 1 if it is static.
 
     Args:
-        truth: their degrees, and 0 elsewhere.
-        known: where they are.
+        truth: the degrees of the facts; 0 elsewhere.
+        known: a mask of the facts.
     """
 
     truth: Tensor
@@ -78,13 +78,13 @@ def targets(
     dtype: torch.dtype = torch.float32,
     device: torch.device | str = "cpu",
 ) -> dict[str, Targets]:
-    """The labelled facts of all runs as tables by predicate.
+    """Return the labelled facts of all runs as tables by predicate.
 
     Args:
-        labels: those of each run; predicates that are not learned are left out.
-        size: of the scene. Agents are numbered cars first.
-        dtype: of the degrees.
-        device: of the tables.
+        labels: the labels of each run; predicates that are not learned are left out.
+        size: the size of the scene. Agents are numbered cars first.
+        dtype: the type of the degrees.
+        device: the device of the tables.
 
     Raises:
         DataError: a fact is not about the scene.
@@ -112,13 +112,13 @@ def _check_cells(name: str, index: Tensor, shape: tuple[int, ...]) -> None:
     if index.shape[0] != len(shape) or bool(((index < 0) | (index >= limits)).any()):
         largest = index.amax(1).tolist() if index.shape[1] else []
         raise DataError(
-            f"facts of '{name}' have cells (trace, agent, time) within {shape}, and these are up "
-            f"to {tuple(largest)}"
+            f"facts of '{name}' must have cells (trace, agent, time) within {shape}, not up to "
+            f"{tuple(largest)}"
         )
 
 
 def parameter_count(size: Size, *, width: int = 32, layers: int = 2) -> int:
-    """The number of parameters of one run.
+    """Return the number of parameters of one run.
 
     >>> from reproduction.paper.carped import CARPED35K, CARPED180K
     >>> parameter_count(CARPED35K), parameter_count(CARPED180K)
@@ -140,20 +140,20 @@ def parameter_count(size: Size, *, width: int = 32, layers: int = 2) -> int:
 class HTGNN(nn.Module):
     """Independent models of one scene, one for each run.
 
-    In training mode dropout draws from the global generator of random numbers of its device. The
-    state dictionary holds the parameters alone, so that `value[i]` of each is the model of run i.
+    In training mode, dropout draws from the global random generator of its device. The state
+    dictionary holds only parameters, so `value[i]` of each is the model of run i.
 
     Args:
-        size: of the scene.
-        runs: how many models.
-        labels: the facts that each run learns from; those that are true are edges.
-        close: who is close to whom, with axes (car, pedestrian, time), in all runs.
-        generator: of the initial parameters.
-        width: of the states of nodes, an even number.
-        layers: how many.
-        dropout: the share of features and of edges that is left out in training.
+        size: the size of the scene.
+        runs: the number of models.
+        labels: the facts that each run learns from; facts labelled true are edges.
+        close: who is close to whom in all runs, shape (car, pedestrian, time).
+        generator: the generator of initial parameters.
+        width: the width of the nodes' states, an even number.
+        layers: the number of layers.
+        dropout: the share of features and edges that is dropped in training.
         scale: the standard deviation of the initial inputs.
-        dtype: of all parameters.
+        dtype: the type of all parameters.
 
     Raises:
         DataError: a number is out of range, or labels or Close do not fit the scene.
@@ -176,25 +176,25 @@ class HTGNN(nn.Module):
         scale: float = 1.0,
         dtype: torch.dtype = torch.float32,
     ) -> None:
-        """Draw initial parameters, and keep the edges."""
+        """Draw initial parameters, and store the edges."""
         super().__init__()
         if min(runs, width, layers, *size) < 1 or width % 2:
             raise DataError(
-                f"{runs} runs of {layers} layers of width {width} for {size}: all of these are "
-                "whole numbers from 1, and the width is even"
+                f"{runs} runs of {layers} layers of width {width} for {size}: all of these must be "
+                "whole numbers of at least 1, and the width must be even"
             )
         if len(labels) != runs:
-            raise DataError(f"there are {runs} runs, but labels of {len(labels)}")
+            raise DataError(f"there are {runs} runs, but {len(labels)} sets of labels")
         if not 0 <= dropout < 1 or not 0 <= scale < math.inf:
             raise DataError(
-                f"dropout lies in [0, 1) and the scale of inputs is a number from 0, not "
+                f"dropout must be in [0, 1) and the scale of inputs at least 0, not "
                 f"{dropout} and {scale}"
             )
         near = close.cpu() if isinstance(close, Tensor) else torch.from_numpy(close.copy())
         if tuple(near.shape) != tuple(size) or near.dtype != torch.bool:
             raise DataError(
-                f"Close has axes (car, pedestrian, time) of sizes {tuple(size)} and is true or "
-                f"false, but these are {near.dtype} of shape {tuple(near.shape)}"
+                f"Close must be Boolean of shape {tuple(size)} (car, pedestrian, time), not "
+                f"{near.dtype} of shape {tuple(near.shape)}"
             )
         draw = _Draw(runs, generator, dtype)
         counts = (size.cars, size.pedestrians)
@@ -213,7 +213,7 @@ class HTGNN(nn.Module):
         self.register_buffer("positions", _positions(size.steps, width, dtype), persistent=False)
 
     def forward(self) -> dict[str, Tensor]:
-        """The logits by predicate, with axes (run, agent, time, or 1 if it is static)."""
+        """Return the logits by predicate, shape (run, agent, time), with time 1 if it is static."""
         states = [adapt(x) for adapt, x in zip(self.adapt, self.inputs, strict=True)]
         loops = {name: self.get_buffer(f"own_{name}") for names in OWN for name in names}
         near = [self.close, self.close.transpose(1, 2)]
@@ -227,7 +227,7 @@ class HTGNN(nn.Module):
 
 
 def _own_edges(facts: Mapping[str, Targets], size: Size) -> dict[str, Tensor]:
-    """The edges from nodes to themselves by predicate, with axes (run, time, node of its type)."""
+    """Return edges from nodes to themselves by predicate, shape (run, time, node of its type)."""
     nodes = (slice(0, size.cars), slice(size.cars, None))
     return {
         name: (facts[name].truth[:, some] > 0.5).expand(-1, -1, size.steps).transpose(1, 2)
@@ -237,14 +237,14 @@ def _own_edges(facts: Mapping[str, Targets], size: Size) -> dict[str, Tensor]:
 
 
 def _positions(steps: int, width: int, dtype: torch.dtype) -> Tensor:
-    """A vector for each point in time: sines and cosines of growing wavelengths, in turn."""
+    """Return a vector for each time point: alternating sines and cosines of growing wavelength."""
     rate = _BASE ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
     angle = torch.arange(steps, dtype=torch.float64)[:, None] * rate
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1).to(dtype)
 
 
 class _Draw:
-    """Initial parameters, with a leading run axis."""
+    """Draws initial parameters with a leading run axis."""
 
     def __init__(self, runs: int, generator: torch.Generator | None, dtype: torch.dtype) -> None:
         self.runs, self.generator, self.dtype = runs, generator, dtype
@@ -262,7 +262,7 @@ class _Draw:
 
 
 class _Linear(nn.Module):
-    """A linear layer for each run, of states with axes (run, time, node, width)."""
+    """A linear layer for each run, on states of shape (run, time, node, width)."""
 
     def __init__(self, draw: _Draw, inputs: int, outputs: int, *, bias: bool = True) -> None:
         super().__init__()
@@ -275,14 +275,14 @@ class _Linear(nn.Module):
 
 
 def _times(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """The product of x (run, time, node, width) with the matrix of its run, and a bias added."""
+    """Multiply x, shape (run, time, node, width), by the matrix of its run, and add the bias."""
     flat = x.flatten(1, 2)
     product = torch.bmm(flat, weight) if bias is None else torch.baddbmm(bias, flat, weight)
     return product.view(*x.shape[:3], -1)
 
 
 class _GraphAttention(nn.Module):
-    """Messages along the edges of one relation, at all points in time."""
+    """Messages along the edges of one relation, at all time points."""
 
     def __init__(self, draw: _Draw, width: int, dropout: float) -> None:
         super().__init__()
@@ -293,12 +293,12 @@ class _GraphAttention(nn.Module):
         self.dropout = dropout
 
     def forward(self, sources: Tensor, edges: Tensor, nodes: Tensor | None = None) -> Tensor:
-        """Messages to nodes, all with axes (run, time, node, width).
+        """Return messages to nodes; all states have shape (run, time, node, width).
 
         Args:
-            sources: where edges come from.
-            edges: with axes (time, node, source); or (run, time, node) for edges to themselves.
-            nodes: where edges go to; None for edges to themselves.
+            sources: the nodes that edges come from.
+            edges: shape (time, node, source); or (run, time, node) for edges to themselves.
+            nodes: the nodes that edges go to; None for edges to themselves.
         """
         values = _times(self._drop(sources), self.weight)
         if nodes is None:
@@ -308,7 +308,7 @@ class _GraphAttention(nn.Module):
         scores = F.leaky_relu(ours + theirs, _SLOPE)
         lowest = torch.finfo(scores.dtype).min
         attention = self._drop(scores.masked_fill(~edges, lowest).softmax(-1))
-        # A node without neighbours has the same attention for all, which must not count.
+        # A node without neighbours has equal attention for all, which must not count.
         return torch.matmul(attention, values) * edges.any(-1, keepdim=True)
 
     def _drop(self, x: Tensor) -> Tensor:
@@ -316,7 +316,7 @@ class _GraphAttention(nn.Module):
 
 
 class _RelationAttention(nn.Module):
-    """A weighted mean of messages, with weights of its own at each point in time."""
+    """A weighted mean of messages, with separate weights at each time point."""
 
     def __init__(self, draw: _Draw, width: int, steps: int) -> None:
         super().__init__()
@@ -326,7 +326,7 @@ class _RelationAttention(nn.Module):
         self.vector = draw.uniform(steps, width, 1, bound=bound)
 
     def forward(self, messages: Tensor) -> Tensor:
-        """From axes (run, time, relation, node, width) to (run, time, node, width)."""
+        """Map shape (run, time, relation, node, width) to (run, time, node, width)."""
         relations, nodes = messages.shape[2:4]
         hidden = torch.tanh(torch.matmul(messages.flatten(2, 3), self.weight) + self.bias)
         mean = hidden.unflatten(2, (relations, nodes)).mean(3)
@@ -337,7 +337,7 @@ class _RelationAttention(nn.Module):
 
 
 class _Node(nn.Module):
-    """What a layer has for each type of nodes: attention over time, residual and norm."""
+    """The parts of a layer for each type of nodes: attention over time, residual and norm."""
 
     def __init__(self, draw: _Draw, width: int) -> None:
         super().__init__()
@@ -352,7 +352,7 @@ class _Node(nn.Module):
         self.bias = draw.constant(1, 1, width, value=0.0)
 
     def forward(self, messages: Tensor, before: Tensor, positions: Tensor) -> Tensor:
-        """The new state, from messages and the state before: axes (run, time, node, width)."""
+        """Return the new state from messages and the old state, shape (run, time, node, width)."""
         share = torch.sigmoid(self.gate)
         mixed = share * self._over_time(messages, positions) + (1 - share) * self.residual(before)
         return F.layer_norm(mixed, mixed.shape[-1:]) * self.gain + self.bias
@@ -367,7 +367,7 @@ class _Node(nn.Module):
 
 
 class _Layer(nn.Module):
-    """One layer: messages within each point in time, then attention over time."""
+    """One layer: messages within each time point, then attention over time."""
 
     def __init__(self, draw: _Draw, width: int, steps: int, dropout: float) -> None:
         super().__init__()
@@ -385,7 +385,7 @@ class _Layer(nn.Module):
         near: Sequence[Tensor],
         positions: Tensor,
     ) -> list[Tensor]:
-        """The new states of cars and of pedestrians."""
+        """Return the new states of cars and of pedestrians."""
         updated = []
         for kind, x in enumerate(states):
             messages = [self.close[kind](states[1 - kind], near[kind], x)]
@@ -396,7 +396,7 @@ class _Layer(nn.Module):
 
 
 class _Head(nn.Module):
-    """A logit for each node and point in time."""
+    """A logit for each node and time point."""
 
     def __init__(self, draw: _Draw, width: int) -> None:
         super().__init__()

@@ -1,8 +1,8 @@
-"""Many runs of one data set and method as one computation: a trace for each run.
+"""Train many runs of one data set and method as one computation, with a trace for each run.
 
-Every run has networks of its own, which begin as its seed says. The loss is the sum of the losses
-of the runs, so that each has the gradients, and with Adam the steps, that it would have alone.
-A run of FOT-LTN is the same, up to rounding, whatever it is trained with. One of HTGNN begins the
+Every run has its own networks, initialised by its seed. The loss is the sum of the losses of the
+runs, so each run has the same gradients, and with Adam the same steps, as it would alone. Up to
+rounding, a run of FOT-LTN does not depend on the runs it is trained with. A run of HTGNN starts the
 same, but dropout draws for the whole batch.
 """
 
@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from functools import cache
 from typing import Any
 
 import torch
@@ -20,8 +19,8 @@ from torch import Tensor, nn
 
 from fotltn import __version__
 from fotltn.analysis.metrics import chance, kb_sat, mean, pr_auc
-from fotltn.engine import Prepared, Program, compile_formulas
 from fotltn.errors import DataError
+from fotltn.evaluation import Evaluator
 from fotltn.grounding.labels import Labels
 from fotltn.grounding.split import split
 from fotltn.learn.objective import rooted
@@ -44,14 +43,14 @@ from reproduction.paper.supervision import (
 
 Degrees = dict[str, Tensor]
 
-#: Weight decay of HTGNN, as its publication has it.
+#: The weight decay of HTGNN in its publication.
 DECAY = 5e-4
 
-#: The memory that intermediate results of axioms may take, of all runs together.
+#: The memory limit for intermediate results of axioms, over all runs.
 BUDGET = 64 * 2**30
 
-#: Means of errors for ∀ and G, the greatest degree for ∃ and F: on two-valued tables the
-#: complement of an axiom's value is the share of bindings and times at which it is violated.
+#: Means of errors for ∀ and G, the largest degree for ∃ and F: on two-valued tables, the complement
+#: of an axiom's value is the share of bindings and times that violate it.
 COUNTING = replace(
     STABLE_PRODUCT, name="counting", forall=PMean(1), always=PMean(1),
     exists=PMean(float("inf")), eventually=PMean(float("inf")),
@@ -65,14 +64,14 @@ class Batch:
     Args:
         runs: the runs.
         setting: what the paper leaves open.
-        device: where to compute.
-        dtype: of weights, tables and losses.
+        device: the device to compute on.
+        dtype: the type of weights, tables and losses.
         world: the data set.
         trains: the labels that each run learns from.
-        facts: the same, put together.
-        watched: those that are held back to watch, put together.
+        facts: the same labels, combined.
+        watched: the labels that are held back for early stopping, combined.
         tests: the labels that each run is tested on.
-        base: sizes and given tables, with a trace for each run.
+        base: the sizes and given tables, with a trace for each run.
     """
 
     runs: list[Run]
@@ -91,35 +90,28 @@ class Batch:
         """The method of all runs."""
         return self.runs[0].method
 
-    def axioms(self, semantics: Semantics, tables: Degrees, dtype: torch.dtype) -> Prepared:
-        """The axioms, planned for tables of this batch."""
-        return _program(semantics).prepare(self.model(tables), dtype=dtype, budget=BUDGET)
-
-    def model(self, tables: Degrees) -> Tables:
-        """Tables of all predicates, with a trace for each run."""
-        return replace(self.base, predicates={**self.base.predicates, **tables})
+    def tables(self, learned: Degrees) -> Tables:
+        """Return tables of all predicates, with a trace for each run."""
+        return replace(self.base, predicates={**self.base.predicates, **learned})
 
 
-@cache
-def _program(semantics: Semantics) -> Program:
-    """The thirteen axioms, which all data sets share."""
-    return compile_formulas(
-        {a.name: a.formula for a in theory().axioms}, theory().signature, semantics
-    )
+def axioms_under(semantics: Semantics) -> Evaluator:
+    """Return an evaluator of the thirteen axioms at the first time point; data sets share them."""
+    return Evaluator({a.name: a.formula for a in theory().axioms}, semantics, 0, BUDGET)
 
 
 def batch(
     runs: Sequence[Run], setting: Setting, device: str, *, dtype: torch.dtype = torch.float32
 ) -> Batch:
-    """Read the facts of runs, which share data set and method.
+    """Read the facts of runs that share data set and method.
 
     Raises:
-        DataError: there are none, or they differ in data set or method.
+        DataError: there are no runs, or they differ in data set or method.
     """
     kinds = {(run.data, run.method) for run in runs}
     if len(kinds) != 1:
         raise DataError(
-            f"runs that are trained together have one data set and method, not {len(kinds)}"
+            f"runs that are trained together must share data set and method, not have {len(kinds)}"
         )
     source = world(runs[0].data)
     parts = [facts_of(run, setting) for run in runs]
@@ -171,10 +163,11 @@ class _Ours(nn.Module):
         self.draw(runs, work.setting.scale)
         self.to(work.device)
         self.work = work
-        self.ready: Prepared | None = None
+        semantics = named(work.setting.semantics).with_p(work.setting.p)
+        self.axioms = axioms_under(semantics)
 
     def draw(self, runs: Sequence[Run], scale: float) -> None:
-        """Initial weights of each run by its own seed, whatever runs it is trained with."""
+        """Draw the initial weights of each run by its own seed, whatever the other runs."""
         for number, run in enumerate(runs):
             generator = torch.Generator().manual_seed(run.seed)
             for module in self.grounding.modules():
@@ -185,25 +178,22 @@ class _Ours(nn.Module):
                         module.vectors[number].normal_(0.0, scale, generator=generator)
 
     def tables(self) -> Degrees:
-        """The tables of all runs."""
+        """Return the tables of all runs."""
         return {n: t for n, t in self.grounding().predicates.items() if n in LEARNED}
 
     def forward(self) -> Tensor:
-        """The loss of each run."""
+        """Return the loss of each run, shape (run,)."""
         work, p, tables = self.work, self.work.setting.p, self.tables()
         facts = unsatisfied(tables, work.facts, p)
         if work.method == "FOT-LTN":
             return facts
-        if self.ready is None:
-            semantics = named(work.setting.semantics).with_p(p)
-            self.ready = work.axioms(semantics, tables, work.dtype)
-        results = self.ready(work.model(tables)).values()
+        results = self.axioms(work.tables(tables)).values()
         values = torch.stack([v.tensor.reshape(-1).expand(len(work.runs)) for v in results])
         axioms = rooted(((1 - values).clamp(min=0) ** p).mean(0), p)
         return rooted((facts**p + axioms**p) / 2, p)
 
     def watch(self, facts: Supervision) -> Tensor:
-        """The loss of each run on facts that are held back."""
+        """Return the loss of each run on held-back facts, shape (run,)."""
         return unsatisfied(self.tables(), facts, self.work.setting.p)
 
 
@@ -230,29 +220,29 @@ class _Peer(nn.Module):
         )  # fmt: skip
 
     def tables(self) -> Degrees:
-        """The tables of all runs."""
+        """Return the tables of all runs."""
         return {n: torch.sigmoid(t) for n, t in self.net().items()}
 
     def forward(self) -> Tensor:
-        """The loss of each run."""
+        """Return the loss of each run, shape (run,)."""
         return cross_entropy(self.net(), self.work.facts)
 
     def watch(self, facts: Supervision) -> Tensor:
-        """The loss of each run on facts that are held back."""
+        """Return the loss of each run on held-back facts, shape (run,)."""
         return cross_entropy(self.net(), facts)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trained:
-    """How training ended.
+    """The outcome of training.
 
     Args:
-        tables: of each run at its best epoch, or after its last one.
-        best: the best epoch of each run.
-        epochs: the last epoch of each run.
-        losses: with axes (epoch, run), those of weights before each step; a run that has stopped
-            is computed along with the others.
-        parameters: of one run.
+        tables: the tables of each run at its best epoch, or after its last.
+        best: the best epoch of each run, shape (run,).
+        epochs: the last epoch of each run, shape (run,).
+        losses: the losses before each step, shape (epoch, run); runs that have stopped are computed
+            along with the others.
+        parameters: the number of parameters of one run.
     """
 
     tables: Degrees
@@ -267,7 +257,7 @@ def train(work: Batch, on_epoch: Callable[[int, int], None] | None = None) -> Tr
 
     Args:
         work: the runs.
-        on_epoch: is told the epoch and how many runs still go on, every tenth epoch.
+        on_epoch: a function to call every tenth epoch with the epoch and the number of active runs.
 
     Raises:
         DataError: a loss is not a number.
@@ -278,7 +268,7 @@ def train(work: Batch, on_epoch: Callable[[int, int], None] | None = None) -> Tr
 
 @contextmanager
 def _drawing(work: Batch) -> Iterator[None]:
-    """PyTorch's own generators seeded, and put back afterwards."""
+    """Seed PyTorch's global generators, and restore them afterwards."""
     here = torch.device(work.device)
     with torch.random.fork_rng([here] if here.type == "cuda" else []):
         torch.manual_seed(work.runs[0].seed)
@@ -338,14 +328,14 @@ def _watched(module: _Ours | _Peer, facts: Supervision) -> Tensor:
 
 @torch.no_grad()
 def _predicted(module: _Ours | _Peer, saved: Degrees) -> Degrees:
-    """What the kept weights predict, without dropout."""
+    """Return the predictions of the stored weights, without dropout."""
     module.load_state_dict(saved)
     module.eval()
     return module.tables()
 
 
 def _check(work: Batch, losses: Tensor, epochs: Tensor) -> None:
-    """Refuse losses that are no numbers, up to the last epoch of their run."""
+    """Raise an error if a loss is not a number up to the last epoch of its run."""
     count = torch.arange(1, len(losses) + 1, device=losses.device)
     wrong = (~losses.isfinite() & (count[:, None] <= epochs)).nonzero()
     if len(wrong):
@@ -353,7 +343,7 @@ def _check(work: Batch, losses: Tensor, epochs: Tensor) -> None:
         run = work.runs[number]
         raise DataError(
             f"the loss of {run.method} on {run.data} ({run.fraction:.0%}, repetition "
-            f"{run.repetition}) is no number in epoch {epoch + 1}; a lower learning rate may help"
+            f"{run.repetition}) is not a number in epoch {epoch + 1}; try a lower learning rate"
         )
 
 
@@ -366,13 +356,11 @@ def _keep(saved: Degrees, module: nn.Module, which: Tensor) -> None:
 
 
 def records(work: Batch, trained: Trained, seconds: float) -> list[dict[str, Any]]:
-    """What is written down of each run."""
+    """Return the record of each run."""
     with torch.no_grad():
-        values = work.axioms(STABLE_PRODUCT.with_p(work.setting.p), trained.tables, work.dtype)(
-            work.model(trained.tables)
-        )
+        values = axioms_under(STABLE_PRODUCT.with_p(work.setting.p))(work.tables(trained.tables))
         crisp = {n: (t >= 0.5).double() for n, t in trained.tables.items()}
-        counted = work.axioms(COUNTING, crisp, torch.float64)(work.model(crisp))
+        counted = axioms_under(COUNTING)(work.tables(crisp))
     axioms = {n: v.tensor.reshape(-1).expand(len(work.runs)).tolist() for n, v in values.items()}
     broken = {
         n: (1 - v.tensor.reshape(-1)).expand(len(work.runs)).tolist() for n, v in counted.items()
@@ -414,7 +402,7 @@ def run_many(
     dtype: torch.dtype = torch.float32,
     on_epoch: Callable[[int, int], None] | None = None,
 ) -> list[dict[str, Any]]:
-    """Train runs of one data set and method together, and give their records."""
+    """Train runs of one data set and method together, and return their records."""
     work = batch(runs, setting, device, dtype=dtype)
     began = time.perf_counter()
     trained = train(work, on_epoch)

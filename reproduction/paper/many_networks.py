@@ -1,4 +1,4 @@
-"""Many networks of one shape as one: each trace has weights of its own."""
+"""Many networks of one shape as one module: each trace has its own weights."""
 
 from __future__ import annotations
 
@@ -13,21 +13,20 @@ from fotltn.networks.predicates import ACTIVATIONS
 
 
 class ManyMLP(nn.Module):
-    """As `mlp`, with weights for each of `count` traces: from (count, …, width) to (count, …, 1).
+    """An `mlp` with weights for each of `count` traces: from (count, …, width) to (count, …, 1).
 
-    With one trace for each of several runs of an experiment, they are trained at once, and none
-    has to do with the others.
+    With one trace for each run of an experiment, all runs are trained at once and stay independent.
 
     Args:
-        count: of traces.
-        width: of a vector.
+        count: the number of traces.
+        width: the width of a vector.
         hidden: the widths of hidden layers.
-        outputs: how many.
-        activation: between layers, by name.
-        generator: of the initial weights, which are drawn trace by trace.
+        outputs: the number of outputs.
+        activation: the name of the activation between layers.
+        generator: the generator of initial weights, which are drawn trace by trace.
 
     Raises:
-        DataError: a width or the count is below 1, or the activation is not known.
+        DataError: a width or the count is below 1, or the activation is unknown.
     """
 
     def __init__(
@@ -45,7 +44,7 @@ class ManyMLP(nn.Module):
         if min(count, width, *hidden, outputs) < 1:
             raise DataError(
                 f"{count} networks with layers of widths {[width, *hidden, outputs]}: all of these "
-                "are whole numbers from 1"
+                "must be whole numbers of at least 1"
             )
         if activation not in ACTIVATIONS:
             hint = did_you_mean(activation, ACTIVATIONS) or f"there are {listing(ACTIVATIONS)}"
@@ -58,7 +57,7 @@ class ManyMLP(nn.Module):
             self.draw(number, generator)
 
     def draw(self, number: int, generator: torch.Generator | None = None) -> None:
-        """Draw the initial weights of one trace, in the range that `mlp` has."""
+        """Draw the initial weights of one trace, in the same range as `mlp`."""
         with torch.no_grad():
             for weight, bias in zip(self.weights, self.biases, strict=True):
                 bound = weight.shape[1] ** -0.5
@@ -66,7 +65,7 @@ class ManyMLP(nn.Module):
                 bias[number].uniform_(-bound, bound, generator=generator)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Each trace through its own network."""
+        """Pass each trace through its own network."""
         lead = x.shape[:-1]
         flat = x.reshape(x.shape[0], lead[1:].numel(), x.shape[-1])
         for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):

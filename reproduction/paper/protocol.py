@@ -1,6 +1,7 @@
-"""The paper's protocol: which runs there are, and which facts each of them learns from.
+"""The paper's protocol: the runs, and the facts that each of them learns from.
 
-What the paper does not state is a `Setting`, the same for all fractions and both data sets.
+Choices that the paper does not state are a `Setting`, the same for all fractions and both data
+sets.
 """
 
 from __future__ import annotations
@@ -33,29 +34,29 @@ TYPES = ("once", "all", "every step")
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What the paper leaves open.
+    """Choices that the paper leaves open.
 
     Args:
         scale: the standard deviation of initial embeddings.
-        types: type facts are stated "once" for each agent, and sampled like all others; or "all"
-            of them are training facts, and test facts, too; or they are stated, sampled and
-            flipped at "every step", while those to test on are as for "once", so that the type of
-            an agent to test on may be stated at some steps. All other facts to learn from and to
-            test on are different ones in any case.
+        types: how type facts are stated: "once" for each agent and sampled like all others; "all"
+            of them as facts for training and also for testing; or at "every step", where they are
+            sampled and flipped at each. With "every step", test facts are as with "once", so the
+            type of a test agent may be stated at some steps. All other facts for training and
+            testing are disjoint in any case.
         flip_types: whether type facts are flipped like all others.
-        patience: epochs without a better loss after which a run stops.
-        epochs: at most.
-        rate: of learning.
+        patience: the number of epochs without a better loss after which a run stops.
+        epochs: the limit on epochs.
+        rate: the learning rate.
         p: the exponent of all means.
-        keep_best: predictions are those of the best epoch, not those after the last.
-        semantics: of the axioms, by name; "ltn" has the projections away from 0 and 1.
-        watch: the share of the training facts that is not learned from, but watched for early
-            stopping; 0: the training loss is watched.
-        holdout: the share of the (noisy) training facts that takes the place of the test facts, to
-            choose a setting by; 0 for none.
+        keep_best: whether predictions come from the best epoch rather than the last.
+        semantics: the name of the semantics; "ltn" has the projections away from 0 and 1.
+        watch: the share of training facts held back for early stopping; with 0, the training loss
+            is watched.
+        holdout: the share of the (noisy) training facts that replaces the test facts, to choose a
+            setting by; 0 for none.
 
     Raises:
-        DataError: a value makes no sense.
+        DataError: a value is out of range or unknown.
     """
 
     scale: float = 1.0
@@ -71,26 +72,26 @@ class Setting:
     holdout: float = 0.0
 
     def __post_init__(self) -> None:
-        """Refuse what makes no sense."""
+        """Raise an error if a value is out of range or unknown."""
         if self.types not in TYPES:
             hint = did_you_mean(self.types, TYPES) or f"there are {listing(TYPES)}"
-            raise DataError(f"type facts are not stated '{self.types}'; {hint}")
+            raise DataError(f"type facts cannot be stated '{self.types}'; {hint}")
         named(self.semantics).with_p(self.p)
         for what, count in (("epochs", self.epochs), ("patience", self.patience)):
             if count < 1:
-                raise DataError(f"{what} is a whole number from 1, not {count}")
+                raise DataError(f"{what} must be a whole number of at least 1, not {count}")
         for what, share in (("watch", self.watch), ("holdout", self.holdout)):
             if not 0 <= share < 1:
-                raise DataError(f"the share to {what} lies in [0, 1), not at {share}")
+                raise DataError(f"the share to {what} must be in [0, 1), not {share}")
         if not (0 <= self.scale < math.inf and 0 < self.rate < math.inf):
             raise DataError(
-                f"the scale is a number from 0, the rate one above 0, not {self.scale} and "
+                f"the scale must be at least 0 and the rate above 0, not {self.scale} and "
                 f"{self.rate}"
             )
 
 
-#: The reading that the reproduction takes: embeddings as PyTorch draws them by default; type facts,
-#: which are the nodes' types in HTGNN's graph, known to all methods.
+#: The reading that the reproduction uses: embeddings with PyTorch's default initialisation, and
+#: type facts known to all methods, because they are the nodes' types in HTGNN's graph.
 READING = Setting(scale=1.0, types="all", flip_types=False)
 
 
@@ -98,7 +99,7 @@ READING = Setting(scale=1.0, types="all", flip_types=False)
 class Run:
     """One run: a data set, a method, the share of facts that it learns from, and a repetition.
 
-    The share is in whole percents, so that no two runs of a method have the same seed.
+    The share is in whole percents, so no two runs of a method have the same seed.
 
     Raises:
         DataError: there is no such data set, or a number is out of range.
@@ -110,19 +111,19 @@ class Run:
     repetition: int
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be run."""
+        """Raise an error if the run is not valid."""
         _known_data(self.data)
         if not 0 < self.fraction < 1 or round(self.fraction, 2) != self.fraction:
             raise DataError(
-                f"a fraction of the facts is in whole percents from 0.01 to 0.99, not "
+                f"a fraction of the facts must be in whole percents from 0.01 to 0.99, not "
                 f"{self.fraction}"
             )
         if self.repetition < 0:
-            raise DataError(f"repetitions are counted from 0, not {self.repetition}")
+            raise DataError(f"a repetition must be at least 0, not {self.repetition}")
 
     @property
     def seed(self) -> int:
-        """Of everything that is drawn for this run; methods share it, and so their facts."""
+        """The seed of all draws of this run; methods share it, so they share their facts."""
         return (
             1_000_003 * list(DATA).index(self.data)
             + 1009 * self.repetition
@@ -132,7 +133,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class World:
-    """A data set: its scene, theory, facts, and the table of who is close to whom."""
+    """A data set: its scene, theory and facts, and the table of Close."""
 
     name: str
     scene: Scene
@@ -144,7 +145,7 @@ class World:
 
 @cache
 def theory() -> CheckedTheory:
-    """The thirteen axioms."""
+    """Return the paper's theory of thirteen axioms."""
     return check(load_theory(THEORY))
 
 
@@ -156,13 +157,13 @@ def _known_data(name: str) -> None:
 
 @cache
 def world(name: str) -> World:
-    """A data set by name; there is one scene of each size."""
+    """Return a data set by name; there is one scene of each size."""
     _known_data(name)
     scene = generate(*DATA[name], seed=0)
     stated = read_facts([facts(scene)], theory().signature, horizon=scene.size.steps)
     every = labels(stated, theory().signature, LEARNED, dtype=torch.float32)
     names = {n: i for i, n in enumerate(stated.entities["agent"])}
-    assert tuple(names) == scene.agents, "facts name agents in the order of the scene"
+    assert tuple(names) == scene.agents, "facts must name agents in the order of the scene"
     first, second, time = np.nonzero(scene.tables()["Close"])
     index = torch.from_numpy(np.stack([np.zeros_like(time), first, second, time]))
     agents, steps = len(names), scene.size.steps
@@ -180,7 +181,7 @@ def world(name: str) -> World:
 
 
 def facts_of(run: Run, setting: Setting) -> tuple[Labels, Labels]:
-    """The facts that a run learns from, each flipped with probability 0.1, and the clean rest."""
+    """Return the facts that a run learns from, each flipped with probability 0.1, and the rest."""
     train, test = split(world(run.data).every, run.fraction, by="facts", seed=run.seed)
     if setting.types == "every step":
         train = _at_every_step(train, run)
@@ -195,7 +196,7 @@ def facts_of(run: Run, setting: Setting) -> tuple[Labels, Labels]:
 
 
 def _with_types(part: Labels, every: Labels) -> Labels:
-    """Labels with all facts about types."""
+    """Add all type facts to labels."""
     types = ("Car", "Ped")
     return replace(
         part,
@@ -205,7 +206,7 @@ def _with_types(part: Labels, every: Labels) -> Labels:
 
 
 def _at_every_step(train: Labels, run: Run) -> Labels:
-    """Type facts stated at every step: a share of all of them, so that most agents have some."""
+    """State type facts at every step and sample a share, so that most agents have some."""
     steps = world(run.data).scene.size.steps
     draw = torch.Generator().manual_seed(run.seed)
     index, truth = dict(train.index), dict(train.truth)
@@ -224,7 +225,7 @@ def grid(
     fractions: tuple[float, ...] = FRACTIONS,
     repetitions: int = REPETITIONS,
 ) -> Iterator[Run]:
-    """All runs, those of one data set and method together.
+    """Yield all runs, grouped by data set and method.
 
     Raises:
         DataError: a method or data set is unknown, or a fraction is out of range.

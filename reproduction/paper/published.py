@@ -1,11 +1,11 @@
-"""The figures that the paper prints: its Tables 1, 3 and 4.
+"""The figures in the paper's Tables 1, 3 and 4.
 
-Two things about them are not in the text but follow from the figures:
+Two properties are not stated in the text but follow from the figures:
 
-- The standard deviations have the divisor n, not n - 1. The t-statistics of Table 4 are those of
-  the means and deviations of Table 3 only if these are widened by √(10/9).
-- The tests have two sides, and are corrected over all 16 cells of both data sets together. Only
-  this gives the adjusted p-values from the t-statistics.
+- The standard deviations have the divisor n, not n - 1. The t-statistics of Table 4 follow from the
+  means and deviations of Table 3 only if the deviations are multiplied by √(10/9).
+- The tests are two-sided, and corrected over all 16 cells of both data sets together. Only this
+  gives the adjusted p-values from the t-statistics.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ DATA = ("CarPed35K", "CarPed180K")
 METHODS = ("FOT-LTN+BK", "FOT-LTN", "HTGNN")
 FRACTIONS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
 
-#: The metrics of Table 3: the names of the fields of a record, and how they are printed.
+#: The metrics of Table 3: the fields of a record, and their printed names.
 METRICS: Mapping[str, str] = MappingProxyType({"pr_auc": "PR-AUC", "kb_sat": "KB-SAT"})
 
-#: How many runs each entry of Table 3 is over.
+#: The number of runs behind each entry of Table 3.
 REPETITIONS = 10
 
 #: Below this adjusted p-value the paper calls a difference significant.
@@ -33,13 +33,13 @@ ALPHA = 0.05
 #: The method that is tested, and the one it is tested against.
 TESTED = ("FOT-LTN+BK", "HTGNN")
 
-#: Up to this fraction FOT-LTN+BK beats HTGNN significantly on both data sets, as section 5.3 says.
+#: Section 5.3: up to this fraction, FOT-LTN+BK beats HTGNN significantly on both data sets.
 BEATEN_UP_TO = 0.3
 
-#: Up to this fraction it has the largest mean PR-AUC on both data sets.
+#: Up to this fraction, FOT-LTN+BK has the largest mean PR-AUC on both data sets.
 LARGEST_UP_TO = 0.4
 
-#: How many times as many parameters HTGNN has as FOT-LTN.
+#: The number of parameters of HTGNN, as a multiple of FOT-LTN's.
 PARAMETER_RATIO: Mapping[str, float] = MappingProxyType({"CarPed35K": 1.81, "CarPed180K": 1.39})
 
 
@@ -51,7 +51,7 @@ class Entry(NamedTuple):
 
 
 class Tested(NamedTuple):
-    """An entry of Table 4: the t-statistic and the adjusted p-value, or what it lies below."""
+    """An entry of Table 4: the t-statistic and the adjusted p-value, or an upper bound on it."""
 
     t: float
     p: float
@@ -63,7 +63,7 @@ class Tested(NamedTuple):
         return self.p < ALPHA
 
 
-#: Table 1: for each data set and predicate, how many facts are true, of how many.
+#: Table 1: the number of true facts and of all facts, by data set and predicate.
 STATISTICS: Mapping[str, Mapping[str, Count]] = MappingProxyType(
     {
         "CarPed35K": {
@@ -87,7 +87,7 @@ STATISTICS: Mapping[str, Mapping[str, Count]] = MappingProxyType(
     }
 )
 
-# Means and deviations in thousandths, one pair a fraction.
+# Means and deviations in thousandths, one pair per fraction.
 _TABLE_3 = {
     ("pr_auc", "CarPed35K", "FOT-LTN+BK"):
         "727 10  726 12  736 10  754 11  772  9  795 10  819 10  838 11",
@@ -115,7 +115,7 @@ _TABLE_3 = {
         "572 53  576 41  559 31  561 28  558 36  548 38  542 34  529 28",
 }  # fmt: skip
 
-# t-statistics and adjusted p-values, one pair a fraction.
+# t-statistics and adjusted p-values, one pair per fraction.
 _TABLE_4 = {
     "CarPed35K":
         "12.38 <.001  9.71 <.001  3.55 .014  2.65 .047  .82 .529  .24 .811  1.03 .435  1.21 .398",
@@ -158,5 +158,5 @@ TESTS: Mapping[tuple[str, float], Tested] = MappingProxyType(
 
 
 def tolerance(method: str) -> float:
-    """How far a mean may lie from the published one to count as reproduced."""
+    """Return how far a mean may be from the published one and still count as reproduced."""
     return 0.03 if method == "FOT-LTN+BK" else 0.05

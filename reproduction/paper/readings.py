@@ -1,10 +1,10 @@
-"""What the paper leaves open, varied: how each reading compares with the published figures.
+"""Vary what the paper leaves open, and compare each reading with the published figures.
 
     python -m reproduction.paper.readings FILE [--device cuda]
 
-A reading is judged by a fifth of the noisy training facts that is held back ("held out"), never by
-test facts. Beside that stands how far its test figures are from the paper's. HTGNN, whose graph
-knows the types, is run where all type facts are known.
+A reading is judged on a held-out fifth of the noisy training facts, never on test facts. The output
+also says how far its test figures are from the paper's. HTGNN, whose graph knows the types, is run
+only where all type facts are known.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ READINGS = [
 
 
 def measure(setting: Setting, method: str, repetitions: int, device: str) -> list[dict[str, Any]]:
-    """Means over repetitions, by fraction."""
+    """Return means over repetitions, by fraction."""
     runs = [Run("CarPed35K", method, f, r) for f in FRACTIONS for r in range(repetitions)]
     results = run_many(runs, setting, device=device)
     rows = []
@@ -59,7 +59,7 @@ def measure(setting: Setting, method: str, repetitions: int, device: str) -> lis
 
 
 def row(setting: Setting, method: str, repetitions: int, device: str) -> dict[str, Any]:
-    """How a reading does, beside the paper."""
+    """Measure a reading and compare it with the paper."""
     began = time.perf_counter()
     measured = measure(setting, method, repetitions, device)
     held = measure(replace(setting, holdout=0.2), method, repetitions, device)
@@ -80,13 +80,13 @@ def row(setting: Setting, method: str, repetitions: int, device: str) -> dict[st
 
 
 def main() -> None:
-    """Measure, and write what there is after each."""
+    """Measure all readings, writing the results after each."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("file", type=Path, help="where they are written, as JSON")
+    parser.add_argument("file", type=Path, help="JSON file for the results")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--repetitions", type=int, default=5)
-    parser.add_argument("--method", choices=METHODS, help="only this one")
-    parser.add_argument("--first", type=int, default=0, help="begin with this reading")
+    parser.add_argument("--method", choices=METHODS, help="run only this method")
+    parser.add_argument("--first", type=int, default=0, help="number of the first reading")
     args = parser.parse_args()
     rows = []
     for setting in READINGS[args.first :]:

@@ -1,4 +1,4 @@
-"""The reproduction: runs, the Bayes limit, and what is known of the data sets themselves."""
+"""The reproduction: runs, the Bayes limit, and statistics of the data sets."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from reproduction.paper.carped import statistics
 from reproduction.paper.protocol import DATA, FLIPS, READING, Run, Setting, facts_of, world
 from reproduction.paper.sweep import Key, append, done
 
-#: A small version that still means something: one data set, two fractions, two repetitions.
+#: A small but meaningful version: one data set, two fractions, two repetitions.
 QUICK_DATA = ("CarPed35K",)
 QUICK_FRACTIONS = (0.1, 0.8)
 QUICK_REPETITIONS = 2
 QUICK_EPOCHS = 200
 
-#: The method of a record of the Bayes limit.
+#: The method name in records of the Bayes limit.
 LIMIT = "Bayes limit"
 
 
 def check_device(device: str) -> None:
-    """Refuse a device that is not here.
+    """Raise an error if a device is not available.
 
     Raises:
-        DataError: there is no such device, or it is neither a CPU nor a GPU of NVIDIA.
+        DataError: there is no such device, or it is neither a CPU nor an NVIDIA GPU.
     """
     try:
         wanted = torch.device(device)
@@ -42,13 +42,13 @@ def check_device(device: str) -> None:
         torch.zeros(1, device=wanted)
     except (RuntimeError, AssertionError) as error:
         first = str(error).splitlines()[0][:200]
-        if first.startswith("Expected one of"):  # followed by all devices that PyTorch knows of
+        if first.startswith("Expected one of"):  # a list of all devices that PyTorch knows
             first = "expected cpu or cuda"
         raise DataError(f"the device '{device}' cannot be used: {first}") from None
 
 
 def truth_values(name: str, *, state: str = "truth") -> dict[str, float]:
-    """The values of the axioms on what is true of a data set, or ("all-false") if nothing is."""
+    """Return the values of the axioms on the truth of a data set, or on "all-false"."""
     source = world(name)
     learned = {
         n: torch.from_numpy(t.astype("float32")).reshape(1, t.shape[0], -1)
@@ -65,7 +65,7 @@ def truth_values(name: str, *, state: str = "truth") -> dict[str, float]:
 
 
 def background(names: Sequence[str] = tuple(DATA)) -> dict[str, Any]:
-    """What the tables show beside the runs: counts, and KB-SAT of the truth and of all-false."""
+    """Return counts of facts, and the KB-SAT of the truth and of all-false, for the tables."""
     return {
         "statistics": {n: statistics(world(n).scene) for n in names},
         "truth": {n: kb_sat(list(truth_values(n).values())).value for n in names},
@@ -85,22 +85,23 @@ def bayes(
     device: str = "cpu",
     on_done: Callable[[int, int], None] | None = None,
 ) -> int:
-    """Add the records of the Bayes limit that a file lacks.
+    """Add missing records of the Bayes limit to a file.
 
     Args:
-        names: of data sets.
-        fractions: of the facts to learn from.
-        repetitions: how many.
+        names: the names of data sets.
+        fractions: the shares of the facts to learn from.
+        repetitions: the number of repetitions.
         path: a JSON Lines file; the records of a fraction are added when they are done.
-        setting: which facts are learned from.
-        device: where to compute.
-        on_done: is told how many records there are, and of how many.
+        setting: the setting, which says which facts to learn from.
+        device: the device to compute on.
+        on_done: a function to call with the number of finished records and the total.
 
     Returns:
-        How many were added.
+        The number of records that were added.
 
     Raises:
-        DataError: the record is of another setting or something else, or cannot be written.
+        DataError: the file holds records of another setting or something else, or cannot be
+            written.
     """
     known = done(path, {"flip_rate": FLIPS, "burn_in": BURN_IN, "chains": CHAINS})
     wanted = [

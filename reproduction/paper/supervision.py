@@ -17,7 +17,7 @@ Degrees = dict[str, Tensor]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Supervision:
-    """The labelled facts of all runs: cells of flat tables, labels, and whose they are."""
+    """The labelled facts of all runs: cells of flat tables, labels, and the run of each."""
 
     cells: dict[str, Tensor]
     truth: dict[str, Tensor]
@@ -31,7 +31,7 @@ def supervision(
     device: str,
     dtype: torch.dtype = torch.float32,
 ) -> Supervision:
-    """Put the facts of runs together; a table has `shapes` (agents, time points or 1)."""
+    """Combine the facts of runs; tables have `shapes` (agents, time points or 1)."""
     cells, truth, run = {}, {}, {}
     for name in LEARNED:
         agents, times = shapes[name]
@@ -49,7 +49,7 @@ def supervision(
 
 
 def unsatisfied(tables: Degrees, facts: Supervision, p: float) -> Tensor:
-    """For each run, the mean error of its facts: the complement of the paper's sat_sup."""
+    """Return the mean error of each run's facts, the complement of sat_sup, shape (run,)."""
     total = torch.zeros_like(facts.counts)
     for name, cells in facts.cells.items():
         degree = tables[name].reshape(-1)[cells]
@@ -60,7 +60,7 @@ def unsatisfied(tables: Degrees, facts: Supervision, p: float) -> Tensor:
 
 
 def cross_entropy(logits: Degrees, facts: Supervision) -> Tensor:
-    """For each run, the mean cross-entropy of its facts."""
+    """Return the mean cross-entropy of each run's facts, shape (run,)."""
     total = torch.zeros_like(facts.counts)
     for name, cells in facts.cells.items():
         loss = nn.functional.binary_cross_entropy_with_logits(

@@ -1,4 +1,4 @@
-"""The grid of runs, resumable: runs that are on record are not run again."""
+"""Run a grid of runs, resumably: runs on record are not repeated."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from reproduction.paper.protocol import Run, Setting
 Job = TypeVar("Job")
 Result = TypeVar("Result")
 
-#: Told of every batch that is done: its runs, their records, how many runs are done, of how many.
+#: Called after each batch with its runs, their records, the number of finished runs, and the total.
 Report = Callable[[Sequence[Run], Sequence[dict[str, Any]], int, int], None]
 
-#: What makes two records the same run.
+#: The fields that identify a run.
 Key = tuple[str, str, float, int]
 
 
@@ -47,23 +47,24 @@ def sweep(
 ) -> int:
     """Run what is not on record yet, and add it to the record.
 
-    On a GPU, all runs of a data set and method are one computation. On a CPU each run is one, which
-    takes the least time and memory, and several are done at a time.
+    On a GPU, all runs of a data set and method are one computation. On a CPU, each run is computed
+    separately, which takes the least time and memory, and several run at the same time.
 
     Args:
         runs: the grid.
         setting: what the paper leaves open.
-        path: a JSON Lines file; each batch is added when it is done, so that nothing is lost.
-        device: where to compute.
-        processes: how many at a time, on a CPU; with more than one, each has one thread.
-        on_batch: is told of every batch.
+        path: a JSON Lines file; each batch is added when it is done, so nothing is lost.
+        device: the device to compute on.
+        processes: the number of runs at a time on a CPU; if there are several, each has one thread.
+        on_batch: a function to call after every batch.
 
     Returns:
-        How many runs were done now.
+        The number of runs that were done.
 
     Raises:
-        DataError: the record is of another setting or something else, or cannot be written.
-        LimitError: a process was ended, as by a system that lacks memory.
+        DataError: the file holds records of another setting or something else, or cannot be
+            written.
+        LimitError: a process was killed, for example because memory ran out.
     """
     wanted = list(dict.fromkeys(runs))
     known = done(path, asdict(setting))
@@ -79,9 +80,9 @@ def sweep(
 
 
 def _groups(runs: Sequence[Run], *, together: bool) -> Iterator[list[Run]]:
-    """The runs of each data set and method; or each by itself, one repetition after the other.
+    """Yield the runs of each data set and method, or single runs, one repetition after another.
 
-    So all of the grid is there early, and the time that is left can be told from the time so far.
+    Single runs cover the whole grid early, so the remaining time can be estimated.
     """
     if not together:
         yield from ([run] for run in sorted(runs, key=lambda run: run.repetition))
@@ -108,10 +109,10 @@ def _results(
 def each(
     work: Callable[[Job], Result], jobs: Sequence[Job], processes: int
 ) -> Iterator[tuple[Job, Result]]:
-    """Jobs with their results, as they are done; several at a time, each in a process.
+    """Yield jobs with their results as they finish; several at a time, each in a process.
 
     Raises:
-        LimitError: a process was ended, as by a system that lacks memory.
+        LimitError: a process was killed, for example because memory ran out.
     """
     if min(processes, len(jobs)) <= 1:
         for job in jobs:
@@ -126,10 +127,10 @@ def each(
 
 @contextmanager
 def workers(count: int) -> Iterator[ProcessPoolExecutor]:
-    """Processes of one thread each, which end when the work ends or is given up.
+    """Provide single-threaded processes, which end when the work ends or is given up.
 
     Raises:
-        LimitError: one was ended, as by a system that lacks memory.
+        LimitError: a process was killed, for example because memory ran out.
     """
     others = set(active_children())
     with ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=_begin) as pool:
@@ -141,15 +142,15 @@ def workers(count: int) -> Iterator[ProcessPoolExecutor]:
                 process.terminate()
             if isinstance(error, BrokenProcessPool):
                 raise LimitError(
-                    "a process was ended from outside, as happens where memory is short; what is "
-                    "done is on record, so go on with fewer processes"
+                    "a process was killed, which happens if memory runs out; finished runs are on "
+                    "record, so continue with fewer processes"
                 ) from None
             raise
 
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Processes that start here do not take notice of Ctrl-C; the one that started them ends them.
+    """Make processes that start here ignore Ctrl-C; the parent ends them.
 
     Only the main thread can do this.
     """
@@ -164,7 +165,7 @@ def uninterrupted() -> Iterator[None]:
 
 
 def _begin() -> None:
-    """What a process does first: take one thread, and see to it that it ends with its parent."""
+    """Set up a new process: use one thread, and end together with the parent."""
     torch.set_num_threads(1)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
@@ -180,12 +181,12 @@ def _end_with_parent() -> None:
 
 
 def done(path: Path, setting: Mapping[str, Any]) -> set[Key]:
-    """The runs that are on record.
+    """Return the runs on record.
 
-    What follows the last end of a line was cut off by a kill. It is removed, and does not count.
+    An incomplete last line was cut off when a run was killed. It is removed, and does not count.
 
     Raises:
-        DataError: the record is of another setting, or something else, or cannot be read.
+        DataError: the file holds records of another setting or something else, or cannot be read.
     """
     if not path.exists():
         return set()
@@ -211,7 +212,7 @@ def done(path: Path, setting: Mapping[str, Any]) -> set[Key]:
         if theirs != setting:
             raise DataError(
                 f"{path}:{number}: a record of another setting ({_differences(theirs, setting)}); "
-                "name another place, or remove the file"
+                "choose another file, or remove this one"
             )
         keys.add(key)
     if lines[-1]:
@@ -225,7 +226,7 @@ def _differences(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
 
 
 def append(path: Path, records: Sequence[Mapping[str, Any]]) -> None:
-    """Add lines after the last whole one, and have them on disk before going on.
+    """Append lines after the last complete one, and wait until they are on disk.
 
     Raises:
         DataError: the file cannot be written.

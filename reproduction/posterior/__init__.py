@@ -1,1 +1,1 @@
-"""The posterior beside the gradient method and the Bayes limit, on three worlds."""
+"""Compare the posterior with the gradient method and the Bayes limit, on three worlds."""

@@ -1,7 +1,7 @@
-"""Three worlds, each with labels of a share of its facts: what the methods learn from.
+"""Three worlds with labels of a share of their facts: the input of the methods.
 
-Methods are told one pair of rates of wrong labels for all predicates of a world. On deliveries and
-in the ward, the true rates differ by predicate.
+Methods assume one pair of rates of wrong labels for all predicates of a world. In deliveries and in
+the ward, the true rates differ by predicate.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import torch
 
 from fotltn.errors import DataError, did_you_mean, listing
-from fotltn.grounding.dense import interpretation
+from fotltn.grounding.dense import tables_of_facts
 from fotltn.grounding.facts import Facts, read_facts
 from fotltn.grounding.labels import Labels, labels
 from fotltn.grounding.split import split
@@ -34,7 +34,7 @@ from reproduction.recipe.recipe import DEFINITIONS
 from reproduction.ward import limit as ward_limit
 from reproduction.ward import world as ward
 
-#: The worlds, by the names that records have for them.
+#: The worlds, by their names in records.
 WORLDS = ("deliveries", "CarPed35K", "ward")
 
 Degrees = Mapping[str, torch.Tensor]
@@ -48,17 +48,17 @@ class Case:
     Args:
         theory: the theory.
         facts: the names of traces and entities, and all facts.
-        stated: the facts of given predicates, as a table.
-        tables: the same as tables.
-        learned: the predicates that are learned.
+        stated: the facts of given predicates, as a table of rows.
+        tables: the same facts, as tensors.
+        learned: the learned predicates.
         train: noisy labels.
-        test: the clean rest.
-        told: how often labels are wrong, as methods are told.
-        define: what predicates are, by name, with the variable x, beside what axioms define.
-        seed: of everything that the run draws.
-        limit: the Bayes limit: from labels, a seed and a device to probabilities, with axes
-            (trace, arguments …, time).
-        limit_from_truth: the same, from chains that begin at the truth, where the sampler can.
+        test: clean labels of all other facts.
+        told: the rates of wrong labels that methods assume.
+        define: further definitions of predicates by name, with the variable x.
+        seed: the seed of all draws of the run.
+        limit: the Bayes limit: from labels, a seed and a device to probabilities, shape (trace,
+            *arguments, time).
+        limit_from_truth: the same from chains that start at the truth, if the sampler can do that.
     """
 
     theory: CheckedTheory
@@ -76,7 +76,7 @@ class Case:
 
 
 def case(world: str, fraction: float, repetition: int) -> Case:
-    """The labels of one run, the same for all methods.
+    """Return the labels of one run, the same for all methods.
 
     Raises:
         DataError: there is no such world.
@@ -94,7 +94,7 @@ def case(world: str, fraction: float, repetition: int) -> Case:
 
 
 def every(world: str) -> Labels:
-    """All facts of a world that are learned, as they are.
+    """Return all facts of a world's learned predicates, without noise.
 
     Raises:
         DataError: there is no such world.
@@ -108,7 +108,7 @@ def every(world: str) -> Labels:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Source:
-    """A world, read."""
+    """A world that has been read."""
 
     theory: CheckedTheory
     facts: Facts
@@ -117,9 +117,12 @@ class _Source:
     every: Labels
 
 
-def _read(theory: CheckedTheory, table: pa.Table, learned: Sequence[str], steps: int) -> _Source:
+def read_world(
+    theory: CheckedTheory, table: pa.Table, learned: Sequence[str], steps: int
+) -> _Source:
+    """Read a world from its theory and the table of all its facts."""
     stated = read_facts([table], theory.signature, horizon=steps)
-    tables = interpretation(stated, theory.signature)
+    tables = tables_of_facts(stated, theory.signature)
     known = {name: one for name, one in tables.predicates.items() if name not in learned}
     every = labels(stated, theory.signature, learned, dtype=torch.float32)
     rest = table.filter(pc.invert(pc.is_in(table["predicate"], pa.array(learned))))
@@ -133,7 +136,7 @@ def _read(theory: CheckedTheory, table: pa.Table, learned: Sequence[str], steps:
 def _deliveries_source() -> _Source:
     theory = check(load_theory(deliveries.THEORY))
     made = deliveries.generate(seed=0)
-    return _read(theory, deliveries.facts(made), deliveries.LEARNED, made.size.steps)
+    return read_world(theory, deliveries.facts(made), deliveries.LEARNED, made.size.steps)
 
 
 def _deliveries(fraction: float, repetition: int) -> Case:
@@ -157,15 +160,15 @@ def _deliveries(fraction: float, repetition: int) -> Case:
 
 @cache
 def _cars_source() -> _Source:
-    """The paper's scene; its axioms hold, but for what the end of the trace cuts off."""
+    """Read the paper's scene; its axioms hold, except where the trace ends."""
     theory = check(load_theory(scene.THEORY))
     hard = replace(theory, axioms=tuple(replace(axiom, hard=True) for axiom in theory.axioms))
     made = scene.generate(*CARPED35K, seed=0)
-    return _read(hard, scene.facts(made), scene.LEARNED, made.size.steps)
+    return read_world(hard, scene.facts(made), scene.LEARNED, made.size.steps)
 
 
 def _cars(fraction: float, repetition: int) -> Case:
-    """Types are not told: their facts are sampled, and wrong, like all others."""
+    """Build a case without known types: their facts are sampled and noisy like all others."""
     source = _cars_source()
     run = Run("CarPed35K", "Recipe", fraction, repetition)
     train, test = facts_of(run, Setting(types="once", flip_types=True))
@@ -183,7 +186,7 @@ def _cars(fraction: float, repetition: int) -> Case:
 
 # --- the ward --------------------------------------------------------------------------------
 
-#: What methods are told of the ward's labels.
+#: The rates of wrong labels that methods assume for the ward.
 WARD_TOLD = NoiseRates(0.2, 0.02)
 
 
@@ -191,7 +194,7 @@ WARD_TOLD = NoiseRates(0.2, 0.02)
 def _ward_source() -> _Source:
     theory = check(load_theory(ward.THEORY))
     made = ward.generate(seed=0)
-    return _read(theory, ward.facts(made), ward.LEARNED, made.size.steps)
+    return read_world(theory, ward.facts(made), ward.LEARNED, made.size.steps)
 
 
 def _ward(fraction: float, repetition: int) -> Case:

@@ -1,11 +1,11 @@
-"""Wrong labels, looked for: the posterior's doubts beside the residual of the gradient method.
+"""Find wrong labels: the posterior's doubts against the residuals of the gradient method.
 
     python -m reproduction.posterior.doubts FILE [--repetitions N] [--processes N] [--device cuda]
 
-A tenth of the labels is turned, true ones and false ones alike, and methods are told so. Labels are
-ranked by how doubtful they are: by the posterior, by the probability that they are wrong; by the
-gradient method, by the distance of label and degree. Appends a JSON line for each run that is not
-there yet.
+A tenth of the labels is flipped, true and false alike, and methods know this rate. Labels are
+ranked by how doubtful they are: for the posterior, by the probability that they are wrong; for the
+gradient method, by the distance between label and degree. Appends a JSON line for each run that is
+not in the file yet.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ WORLDS = ("deliveries", "CarPed35K")
 SHARES = (0.1, 0.3, 0.8)
 METHODS = ("posterior", "residual")
 
-#: At these recalls the precision is written down.
+#: The recalls at which the precision is recorded.
 RECALLS = (0.5, 0.8, 0.9, 0.95)
 
 
 @dataclass(frozen=True, slots=True)
 class DoubtJob:
-    """One run: a world, a method, the share of the facts that is labelled, and a repetition."""
+    """One run: a world, a method, the share of the facts that are labelled, and a repetition."""
 
     data: str
     method: str
@@ -56,7 +56,7 @@ class DoubtJob:
 
 
 def turned(world: str, fraction: float, repetition: int) -> tuple[Case, dict[str, Tensor]]:
-    """Labels of a share of the facts, a tenth of them turned; and which of them are."""
+    """Return labels of a share of the facts, a tenth of them flipped, and masks of those."""
     work = case(world, fraction, repetition)
     clean = replace(work.train, truth=_truth(every(world), work.train))
     noisy, wrong = flip(clean, FLIPS, 1000 + repetition)
@@ -64,7 +64,7 @@ def turned(world: str, fraction: float, repetition: int) -> tuple[Case, dict[str
 
 
 def _truth(facts: Labels, wanted: Labels) -> dict[str, Tensor]:
-    """What is true of the cells of some labels."""
+    """Return the true degrees of the cells of some labels."""
     result = {}
     for name, index in wanted.index.items():
         table: dict[tuple[int, ...], float] = dict(
@@ -76,7 +76,7 @@ def _truth(facts: Labels, wanted: Labels) -> dict[str, Tensor]:
 
 
 def doubtful(method: str, work: Case, sampling: Sampling, device: str) -> Mapping[str, Tensor]:
-    """How doubtful each label is, from 0 to 1, by predicate.
+    """Return how doubtful each label is, from 0 to 1, by predicate.
 
     Raises:
         DataError: there is no such method.
@@ -90,7 +90,7 @@ def doubtful(method: str, work: Case, sampling: Sampling, device: str) -> Mappin
         ranked = doubts(sample(problem), work.train)
         return {name: ranked.of(name) for name, truth in work.train.truth.items() if len(truth)}
     if method != "residual":
-        raise DataError(f"wrong labels are looked for by {listing(METHODS)}, not by '{method}'")
+        raise DataError(f"unknown method '{method}'; there are {listing(METHODS)}")
     degrees = gradient(work, device)
     result = {}
     for name, truth in work.train.truth.items():
@@ -102,7 +102,7 @@ def doubtful(method: str, work: Case, sampling: Sampling, device: str) -> Mappin
 
 
 def scored(doubt: Mapping[str, Tensor], wrong: Mapping[str, Tensor]) -> dict[str, Any]:
-    """How well doubts tell wrong labels from right ones, over all predicates."""
+    """Measure how well doubts separate wrong labels from right ones, over all predicates."""
     score = torch.cat([doubt[name] for name in wrong]).double().numpy()
     truth = torch.cat([wrong[name] for name in wrong]).double().numpy()
     curve = pr_curve(truth, score)
@@ -123,7 +123,7 @@ def scored(doubt: Mapping[str, Tensor], wrong: Mapping[str, Tensor]) -> dict[str
 
 
 def run(job: DoubtJob, *, sampling: Sampling, device: str) -> dict[str, Any]:
-    """One run, and its record."""
+    """Run a job once and return the record."""
     work, wrong = turned(job.data, job.fraction, job.repetition)
     began = time.perf_counter()
     doubt = doubtful(job.method, work, replace(sampling, seed=work.seed), device)
@@ -137,7 +137,7 @@ def run(job: DoubtJob, *, sampling: Sampling, device: str) -> dict[str, Any]:
 def study(
     jobs: Iterable[DoubtJob], path: Path, sampling: Sampling, device: str, processes: int
 ) -> int:
-    """Run what is not on record yet; the number of runs that were done now."""
+    """Run what is not on record yet; return the number of runs that were done."""
     recorded = done(path, asdict(replace(sampling, seed=0)))
     left = [job for job in jobs if (*asdict(job).values(),) not in recorded]
     for _, record in each(partial(run, sampling=sampling, device=device), left, processes):
@@ -146,7 +146,7 @@ def study(
 
 
 def main() -> None:
-    """Run all that is not in the file yet."""
+    """Run everything that is not in the file yet."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("file", type=Path)
     parser.add_argument("--repetitions", type=int, default=10)

@@ -1,8 +1,8 @@
-"""The methods of the study: each gives probabilities of all cells of what is learned."""
+"""The methods of the study: each computes probabilities of all cells of learned predicates."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,31 +15,37 @@ import fotltn
 from fotltn.errors import DataError, did_you_mean, listing
 from fotltn.grounding.labels import Labels
 from fotltn.logic.check import check_formula
-from fotltn.logic.defined import Definition, definitions_in, symbols
+from fotltn.logic.defined import Definition, definitions_in
+from fotltn.logic.parts import symbols
+from fotltn.logic.signature import Signature
+from fotltn.posterior.posterior import Posterior
 from fotltn.posterior.problem import Problem
-from fotltn.posterior.run import sample
+from fotltn.posterior.run import sample, sample_each
 from fotltn.posterior.sampler import Sampling
 from fotltn.project.model import Model
 from fotltn.syntax.parse import parse_formula
 from reproduction.posterior.cases import Case, Degrees
 
-#: Of the gradient method; it does not stop early.
+#: The epochs of the gradient method, which does not stop early.
 EPOCHS = 300
 
-#: What is compared, by the names that records have for it.
+#: The methods, by their names in records.
 METHODS = ("gradient", "posterior", "posterior, rates learned", "limit")
 
-#: To see that the limit of the ward does not depend on where its chains begin.
+#: The methods that sample worlds.
+SAMPLED = METHODS[1:3]
+
+#: Checks that the limit of the ward does not depend on where its chains start.
 FROM_TRUTH = "limit, from the truth"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
-    """What a method says of a case.
+    """The result of a method on a case.
 
     Args:
-        degrees: for each predicate probabilities, with axes (trace, arguments …, time).
-        more: what else is worth a place in the record.
+        degrees: the probabilities of each predicate, shape (trace, *arguments, time).
+        more: further entries for the record.
     """
 
     degrees: Degrees
@@ -63,7 +69,7 @@ def solve(method: str, case: Case, sampling: Sampling, device: str) -> Outcome:
             return Outcome(case.limit(case.train, case.seed, device))
         case "limit, from the truth":
             if case.limit_from_truth is None:
-                raise DataError("chains of this world's limit cannot begin at the truth; those of "
+                raise DataError("this world's limit cannot start its chains at the truth; only "
                                 "the ward's can")  # fmt: skip
             return Outcome(case.limit_from_truth(case.train, case.seed, device))
         case _:
@@ -75,15 +81,15 @@ def solve(method: str, case: Case, sampling: Sampling, device: str) -> Outcome:
 
 
 def gradient(case: Case, device: str = "cpu") -> Degrees:
-    """The recipe, as a user would run it: definitions and reaches are found."""
+    """Run the recipe as a user would: definitions and reaches are found automatically."""
     stated = {
         name: {"kind": "formula", "variables": ["x"], "formula": text, "semantics": "product"}
         for name, text in case.define.items()
     }
     others = [name for name in case.learned if name not in stated]
     uses = {name: symbols(d.formula) for name, d in definitions(case).items()}
-    defined = definitions_in(case.theory, others, uses).by_name
-    free = {n: {"kind": "logits", "reach": "auto"} for n in others if n not in defined}
+    follows = definitions_in(case.theory, others, uses).by_name
+    free = {n: {"kind": "logits", "reach": "auto"} for n in others if n not in follows}
     model = fotltn.train(
         case.theory,
         facts=[case.stated, as_table(case.train, case)],
@@ -100,7 +106,7 @@ def gradient(case: Case, device: str = "cpu") -> Degrees:
 
 
 def as_table(part: Labels, case: Case) -> pa.Table:
-    """Labels as a table of facts, by names."""
+    """Return labels as a table of facts with names."""
     names, parts = case.facts, []
     most = max(len(sorts) for sorts in part.sorts.values())
     for name, index in part.index.items():
@@ -124,7 +130,7 @@ def as_table(part: Labels, case: Case) -> pa.Table:
 
 
 def _in_order(model: Model, name: str, case: Case) -> Tensor:
-    """A table of a model, with traces and entities in the order of the case."""
+    """Return a table of a model, with traces and entities in the order of the case."""
     table = model.tables.predicate(name).cpu().double()
     theirs, ours = model.facts, case.facts
     lists = [(theirs.traces, ours.traces)]
@@ -140,8 +146,20 @@ def _in_order(model: Model, name: str, case: Case) -> Tensor:
 
 
 def sampled(case: Case, sampling: Sampling, device: str, *, told: bool) -> Outcome:
-    """Worlds that obey the axioms, sampled; rates of wrong labels are told, or learned."""
-    problem = Problem(
+    """Sample worlds that obey the axioms; rates of wrong labels are given, or learned."""
+    return _outcome(sample(_problem(case, sampling, device, told=told)))
+
+
+def sampled_together(
+    method: str, cases: Sequence[Case], sampling: Sampling, device: str
+) -> list[Outcome]:
+    """Do the same for several sets of labels of one world at once."""
+    problem = _problem(cases[0], sampling, device, told=method == "posterior")
+    return [_outcome(one) for one in sample_each(problem, [case.train for case in cases])]
+
+
+def _problem(case: Case, sampling: Sampling, device: str, *, told: bool) -> Problem:
+    return Problem(
         case.theory,
         case.tables.to(torch.device(device)),
         case.train,
@@ -150,7 +168,9 @@ def sampled(case: Case, sampling: Sampling, device: str, *, told: bool) -> Outco
         sampling=sampling,
         define=definitions(case),
     )
-    result = sample(problem)
+
+
+def _outcome(result: Posterior) -> Outcome:
     return Outcome(
         {name: table.cpu() for name, table in result.marginals.items()},
         {
@@ -162,9 +182,14 @@ def sampled(case: Case, sampling: Sampling, device: str, *, told: bool) -> Outco
 
 
 def definitions(case: Case) -> dict[str, Definition]:
-    """What the case says that predicates are."""
+    """Return the definitions of the case."""
+    return defined(case.define, case.theory.signature)
+
+
+def defined(stated: Mapping[str, str], signature: Signature) -> dict[str, Definition]:
+    """Parse definitions by name, from texts with the variable x."""
     made = {}
-    for name, text in case.define.items():
-        checked = check_formula(parse_formula(text), case.theory.signature)
+    for name, text in stated.items():
+        checked = check_formula(parse_formula(text), signature)
         made[name] = Definition(name, checked.free, checked.formula, ())
     return made

@@ -1,4 +1,4 @@
-"""The posterior beside the gradient method and the Bayes limit, on the same labels.
+"""Compare the posterior with the gradient method and the Bayes limit, on the same labels.
 
 `python -m reproduction posterior FILE` runs what is not on record yet.
 """
@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,7 @@ from fotltn.posterior.sampler import Sampling
 from reproduction.paper.published import REPETITIONS
 from reproduction.paper.sweep import append, done, each
 from reproduction.posterior.cases import WORLDS, Degrees, case
-from reproduction.posterior.methods import FROM_TRUTH, METHODS, solve
+from reproduction.posterior.methods import FROM_TRUTH, METHODS, SAMPLED, sampled_together, solve
 from reproduction.report.compare import data_sets, fractions
 from reproduction.report.records import Record
 from reproduction.report.render import Table, percent, row, spread
@@ -33,7 +33,7 @@ from reproduction.report.tables import runs
 #: The shares of the facts that are labelled.
 SHARES = (0.1, 0.3, 0.8)
 
-#: What tables show, by its name in records.
+#: The titles of tables, by metric.
 METRICS = {
     "pr_auc": "PR-AUC on facts without a label, by share of the facts that have one",
     "ece": "Error of calibration on these",
@@ -41,13 +41,13 @@ METRICS = {
     "seconds": "Seconds of a run",
 }
 
-#: Probabilities nearer to 0 or 1 count as this near in the log-loss: they are shares of worlds.
+#: In the log-loss, probabilities are kept this far from 0 and 1, because they are shares of worlds.
 NEAREST = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One run: a world, a method, the share of the facts that is labelled, and a repetition."""
+    """One run: a world, a method, the share of the facts that are labelled, and a repetition."""
 
     data: str
     method: str
@@ -55,19 +55,19 @@ class Job:
     repetition: int
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be run."""
+        """Raise an error if the run is not valid."""
         methods = (*METHODS, FROM_TRUTH)
         for what, name, names in (("world", self.data, WORLDS), ("method", self.method, methods)):
             if name not in names:
                 hint = did_you_mean(name, names) or f"there are {listing(names)}"
                 raise DataError(f"unknown {what} '{name}'; {hint}")
         if not 0 < self.fraction < 1:
-            raise DataError(f"a share of the facts lies between 0 and 1, not at {self.fraction}")
+            raise DataError(f"a share of the facts must be between 0 and 1, not {self.fraction}")
         if self.repetition < 0:
-            raise DataError(f"repetitions are counted from 0, not {self.repetition}")
+            raise DataError(f"a repetition must be at least 0, not {self.repetition}")
 
 
-#: Told of every run that is done: the run, its record, how many are done, of how many.
+#: Called after runs, with these, their records, the number of finished runs, and the total.
 Told = Callable[[Sequence[Job], Sequence[dict[str, Any]], int, int], None]
 
 
@@ -77,7 +77,7 @@ def grid(
     shares: Iterable[float] = SHARES,
     repetitions: int = REPETITIONS,
 ) -> Iterator[Job]:
-    """All runs, one repetition after the other, so that all of the grid is there early."""
+    """Yield all runs, one repetition after another, to cover the whole grid early."""
     worlds, methods, shares = tuple(worlds), tuple(methods), tuple(shares)
     for repetition in range(repetitions):
         for world in worlds:
@@ -93,6 +93,7 @@ def study(
     sampling: Sampling | None = None,
     device: str = "cpu",
     processes: int = 1,
+    together: bool | None = None,
     on_done: Told | None = None,
 ) -> int:
     """Run what is not on record yet, and add it to the record, run by run.
@@ -100,33 +101,47 @@ def study(
     Args:
         jobs: the runs.
         path: a JSON Lines file.
-        sampling: how much the posterior samples; its seed is that of the run.
-        device: where to compute.
-        processes: how many runs at a time, with one thread each if there are several.
-        on_done: is told of every run.
+        sampling: how much the posterior samples; the seed is that of the run.
+        device: the device to compute on.
+        processes: the number of runs at a time; if there are several, each has one thread.
+        together: whether to compute the repetitions of sampling methods at once, and divide the
+            time among their records; by default, on a GPU.
+        on_done: a function to call after every run, or after runs that were computed at once.
 
     Returns:
-        How many runs were done now.
+        The number of runs that were done.
 
     Raises:
-        DataError: the record is of another sampling or something else, or cannot be written.
-        LimitError: a process was ended, as by a system that lacks memory.
+        DataError: the file holds records of other sampling or something else, or cannot be written.
+        LimitError: a process was killed, for example because memory ran out.
     """
     chosen = replace(sampling or Sampling(enough=0), seed=0)
+    if together is None:
+        together = device.startswith("cuda")
     wanted = list(dict.fromkeys(jobs))
     recorded = done(path, setting(chosen))
     left = [job for job in wanted if (*asdict(job).values(),) not in recorded]
     count = len(wanted) - len(left)
-    for job, record in each(partial(run, sampling=chosen, device=device), left, processes):
-        append(path, [record])
-        count += 1
+    batches = list(_batches(left, together=together))
+    for batch, records in each(partial(run, sampling=chosen, device=device), batches, processes):
+        append(path, records)
+        count += len(batch)
         if on_done is not None:
-            on_done([job], [record], count, len(wanted))
+            on_done(batch, records, count, len(wanted))
     return len(left)
 
 
+def _batches(jobs: Sequence[Job], *, together: bool) -> Iterator[list[Job]]:
+    """Yield runs to compute at once: if together, the repetitions of sampling methods."""
+    batches: dict[Hashable, list[Job]] = {}
+    for job in jobs:
+        alike = replace(job, repetition=0) if together and job.method in SAMPLED else job
+        batches.setdefault(alike, []).append(job)
+    yield from batches.values()
+
+
 def setting(sampling: Sampling) -> dict[str, Any]:
-    """What a record says of sampling; if nothing is said of what is enough, all sweeps are done."""
+    """Return the settings of sampling for a record, without the defaults of newer settings."""
     said = asdict(replace(sampling, seed=0))
     if not sampling.enough:
         del said["enough"]
@@ -135,33 +150,41 @@ def setting(sampling: Sampling) -> dict[str, Any]:
     return said
 
 
-def run(job: Job, *, sampling: Sampling, device: str = "cpu") -> dict[str, Any]:
-    """One run, and its record."""
-    work = case(job.data, job.fraction, job.repetition)
+def run(jobs: Sequence[Job], *, sampling: Sampling, device: str = "cpu") -> list[dict[str, Any]]:
+    """Run one or several runs as one computation, and return their records."""
+    works = [case(job.data, job.fraction, job.repetition) for job in jobs]
+    chosen, method = replace(sampling, seed=works[0].seed), jobs[0].method
     began, used = time.perf_counter(), time.process_time()
-    outcome = solve(job.method, work, replace(sampling, seed=work.seed), device)
+    if len(works) == 1:
+        outcomes = [solve(method, works[0], chosen, device)]
+    else:
+        outcomes = sampled_together(method, works, chosen, device)
     if device.startswith("cuda"):
         torch.cuda.synchronize()
     seconds, used = time.perf_counter() - began, time.process_time() - used
-    return {
-        **asdict(job),
-        "seed": work.seed,
-        **scored(outcome.degrees, work.test),
-        **outcome.more,
-        "seconds": seconds,
-        "cpu_seconds": used,
-        "threads": torch.get_num_threads(),
-        "setting": setting(sampling),
-        "device": torch.cuda.get_device_name(device) if device.startswith("cuda") else "cpu",
-        "version": fotltn.__version__,
-    }
+    return [
+        {
+            **asdict(job),
+            "seed": chosen.seed,
+            **scored(outcome.degrees, work.test),
+            **outcome.more,
+            "seconds": seconds / len(jobs),
+            "cpu_seconds": used / len(jobs),
+            "batch": len(jobs),
+            "threads": torch.get_num_threads(),
+            "setting": setting(sampling),
+            "device": torch.cuda.get_device_name(device) if device.startswith("cuda") else "cpu",
+            "version": fotltn.__version__,
+        }
+        for job, work, outcome in zip(jobs, works, outcomes, strict=True)
+    ]
 
 
 def scored(degrees: Degrees, test: Labels) -> dict[str, Any]:
-    """How good probabilities are on clean facts that no method has seen.
+    """Score probabilities on clean facts that no method has seen.
 
-    PR-AUC and log-loss are means over predicates. The error of calibration is that of all facts
-    together, since a predicate with few of them has one by chance.
+    PR-AUC and log-loss are means over predicates. The calibration error is computed over all facts
+    together, because for a predicate with few facts it would be large by chance.
     """
     pairs: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
     for name, truth in test.truth.items():
@@ -191,7 +214,7 @@ def _log_loss(truth: torch.Tensor, share: torch.Tensor) -> float:
 
 
 def table(records: Sequence[Record], metric: str) -> Table:
-    """A metric by world, method and share: mean ± standard deviation over repetitions."""
+    """Return a metric by world, method and share: mean ± standard deviation over repetitions."""
     shares = fractions(records)
     counts, groups = [], []
     for world in data_sets(records):

@@ -1,4 +1,4 @@
-"""The page of the recipe, docs/recipe.md, and its figure, from the records of the runs."""
+"""Write the tables of docs/recipe.md and its figure, from the records of the runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 from reproduction.paper.published import DATA, FRACTIONS, RESULTS
 from reproduction.report.compare import Key, cells
 from reproduction.report.records import Record
+from reproduction.report.render import percent
 from reproduction.report.stats import Summary, summary, welch
+from reproduction.report.sweeps import methods_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -22,30 +24,34 @@ ABLATIONS = (
     "axioms five times as heavy", "trust in axioms learned", "reach of 6",
     "mean of three reaches", "types sampled and flipped",
 )  # fmt: skip
+#: What the page calls a change whose name in the records is unclear.
+CALLED = {"no axioms beside": "no axioms in the loss"}
 
+#: The methods of the figure.
+COMPARED = ("Bayes limit", "Recipe", "FOT-LTN+BK", "HTGNN")
 
-#: Means and deviations by data set, method and fraction.
+#: Means and standard deviations by data set, method and fraction.
 Cells = Mapping[Key, Summary]
 
 
 def _shown(one: Summary) -> str:
-    """A cell of a table, with its count where there are not ten runs."""
+    """Return a cell of a table, with its count unless there are ten runs."""
     few = "" if one.count == 10 else f" ({one.count})"
     return f"{one.mean:.3f} ± {one.std:.3f}{few}"
 
 
 def line(cells: Sequence[str]) -> str:
-    """A row of a table."""
+    """Return a row of a table."""
     return "| " + " | ".join(cells) + " |"
 
 
 def head(first: str) -> list[str]:
-    """The head of a table by fractions."""
-    return [line([first, *(f"{f:.0%}" for f in FRACTIONS)]), line(["---"] * (1 + len(FRACTIONS)))]
+    """Return the head of a table by fraction."""
+    return [line([first, *(percent(f) for f in FRACTIONS)]), line(["---"] * (1 + len(FRACTIONS)))]
 
 
 def results(means: Cells) -> str:
-    """All methods, both data sets."""
+    """Return the tables of all methods on both data sets."""
     lines = []
     for data in DATA:
         lines += [f"{data}, PR-AUC, mean ± standard deviation over 10 repetitions:", "", *head("")]
@@ -60,18 +66,19 @@ def results(means: Cells) -> str:
 
 
 def ablations(means: Cells) -> str:
-    """What each part brings."""
+    """Return the table of ablations: what each part contributes."""
     lines = head("CarPed35K, PR-AUC")
     for name in ("Recipe", *(f"Recipe: {a}" for a in ABLATIONS)):
         row = [means["CarPed35K", name, f] for f in FRACTIONS]
-        label = "the recipe" if name == "Recipe" else name.removeprefix("Recipe: ")
+        short = name.removeprefix("Recipe: ")
+        label = "the recipe" if name == "Recipe" else CALLED.get(short, short)
         count = min(one.count for one in row)
         lines.append(line([f"{label} ({count})", *(f"{one.mean:.3f}" for one in row)]))
     return "\n".join(lines)
 
 
 def violations(rates: Cells) -> str:
-    """Crisp violations of thresholded predictions."""
+    """Return the table of crisp violations of thresholded predictions."""
     lines = head("violations, in a million")
     for data in DATA:
         for method in ("FOT-LTN+BK", "Recipe"):
@@ -81,7 +88,7 @@ def violations(rates: Cells) -> str:
 
 
 def search(folder: Path) -> str:
-    """How the numbers were chosen."""
+    """Return the tables of the search for the recipe's numbers."""
     rows = json.loads((folder / "search.json").read_text("utf-8"))
     ends = ["10 %", "30 %", "80 %", "mean", "violations, in a million"]
     lines = [line(["reach", "prior", *ends]), line(["---"] * 7)]
@@ -101,7 +108,7 @@ def _held(row: Mapping[str, Any]) -> list[str]:
 
 
 def deliveries(folder: Path) -> str:
-    """The second world."""
+    """Return the table of the second world."""
     lines = (folder / "deliveries.jsonl").read_text("utf-8").splitlines()
     rows = [json.loads(text) for text in lines]
     names = {
@@ -130,47 +137,18 @@ def deliveries(folder: Path) -> str:
     return "\n".join(written)
 
 
-def figure(records: Sequence[Record], path: Path) -> None:
-    """PR-AUC against the share of facts, as a file."""
-    drawn(records).savefig(path, dpi=110)
+def figure(records: Sequence[Record]) -> Figure:
+    """Draw PR-AUC of the recipe and other methods against the share of facts."""
+    return methods_figure(records, COMPARED, "PR-AUC on clean test facts")
 
 
-def drawn(records: Sequence[Record]) -> Figure:
-    """PR-AUC against the share of facts, with the legend above, where no data are."""
-    from matplotlib.figure import Figure
-
-    made = Figure(figsize=(10, 4.2), layout="constrained")
-    axes = made.subplots(1, 2, sharey=True)
+def tables(records: Sequence[Record], folder: Path) -> dict[str, str]:
+    """Return the tables of the page by name, from the records and other files of the folder."""
     means = cells(records, "pr_auc")
-    styles = {
-        "Bayes limit": ("black", "D", "-"), "Recipe": ("#cc79a7", "o", "-"),
-        "FOT-LTN+BK": ("#0072b2", "s", "-"), "HTGNN": ("#009e73", "^", "-"),
-    }  # fmt: skip
-    for axis, data in zip(axes, DATA, strict=True):
-        for method, (colour, marker, stroke) in styles.items():
-            summaries = [means[data, method, f] for f in FRACTIONS]
-            axis.errorbar(
-                FRACTIONS, [s.mean for s in summaries], [s.std for s in summaries], color=colour,
-                marker=marker, linestyle=stroke, capsize=2, label=method,
-            )  # fmt: skip
-        axis.set_title(data)
-        axis.set_xlabel("share of the facts that are trained on")
-        axis.grid(alpha=0.3)
-    axes[0].set_ylabel("PR-AUC on clean test facts")
-    made.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=len(styles))
-    return made
-
-
-def build(records: Sequence[Record], folder: Path) -> str:
-    """The page, with what the folder has beside the records."""
-    text = (folder / "text.md.in").read_text("utf-8")
-    means = cells(records, "pr_auc")
-    for name, part in (
-        ("RESULTS", results(means)),
-        ("ABLATIONS", ablations(means)),
-        ("VIOLATIONS", violations(cells(records, "violation_rate"))),
-        ("SEARCH", search(folder)),
-        ("DELIVERIES", deliveries(folder)),
-    ):
-        text = text.replace(f"<!-- {name} -->", part)
-    return text
+    return {
+        "results": results(means).rstrip(),
+        "ablations": ablations(means),
+        "violations": violations(cells(records, "violation_rate")),
+        "search": search(folder),
+        "deliveries": deliveries(folder),
+    }

@@ -1,9 +1,10 @@
-"""The recipe on the paper's scenes: what axioms define is defined, labels are known to be noisy.
+"""The recipe on the paper's scenes: use definitions in axioms, and expect noisy labels.
 
-A1 and A3 say when a car stops and when it runs, A11 and A10 that a pedestrian is on the sidewalk
-unless crossing. Read as definitions they leave types and Crossing to be learned. These are free
-logits, Crossing averaged over neighbours in time. The likelihood knows of a tenth of wrong labels.
-All axioms stay in the loss. Nothing here is special to cars but the formulas.
+A1 and A3 say when a car stops and when it runs, and A11 and A10 say that a pedestrian is on the
+sidewalk unless crossing. Read as definitions, they leave only types and Crossing to be learned.
+These are free logits, and the logits of Crossing are averaged over neighbouring time points. The
+likelihood assumes that a tenth of the labels are wrong. All axioms stay in the loss. Only the
+formulas are specific to cars.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from fotltn.decisions import rounded
-from fotltn.engine import Prepared, compile_formulas
+from fotltn.evaluation import Evaluator
 from fotltn.learn.objective import doubted
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedTheory, check_formula
@@ -26,39 +27,38 @@ from fotltn.networks.predicates import Defined, Logits, Predicate
 from fotltn.project.scene import LEARNED
 from fotltn.semantics.config import PRODUCT, WITNESS, PMean, Semantics
 from fotltn.semantics.tables import Tables
-from fotltn.syntax.parse import parse_formula
 from reproduction.paper.many import BUDGET, Batch, Trained, batch, records
 from reproduction.paper.protocol import READING, Run, Setting
 
-#: What the axioms say of these, with the head's variable x.
+#: The definitions in the axioms, with the variable x.
 DEFINITIONS: Mapping[str, str] = {
     "Stop": "Car(x) & Y (exists y. Ped(y) & Crossing(y) & Close(x, y))",
     "Run": "Car(x) & !Stop(x)",
     "OnSidewalk": "Ped(x) & !Crossing(x)",
 }
 
-#: Errors are averaged as they are, and one witness suffices.
+#: Errors are averaged without a power, and one witness is enough.
 _AVERAGED = replace(PRODUCT, name="averaged", forall=PMean(1), always=PMean(1))
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """The recipe, or (for ablations) what is left of it.
+    """The settings of the recipe or, for ablations, of a part of it.
 
     Args:
-        defined: definitions are used; else all predicates are free logits.
-        reach: over how many steps logits are averaged; 0 for none.
-        flips: the rate of wrong labels that the likelihood knows of; 0 for plain cross-entropy.
-        weight: of the axioms.
-        prior: of the parameters.
-        exists: the semantics of definitions: under "product", one witness suffices.
+        defined: whether to use definitions; otherwise all predicates are free logits.
+        reach: the number of steps over which logits are averaged; 0 for no average.
+        flips: the rate of wrong labels in the likelihood; 0 for plain cross-entropy.
+        weight: the weight of the axioms.
+        prior: the weight of the parameters' prior.
+        exists: the semantics of definitions; under "product", one witness is enough.
         obeyed: the semantics of the axioms in the loss.
-        trust: how far to trust each axiom is learned, under a prior with this shape; 0 for not.
-        extra: further axioms, declared as additional knowledge; FIFTH in them stands for a fifth
-            of the trace. Their errors are averaged over bindings and times, without a power.
-        extra_weight: of these.
-        rate: of learning.
-        epochs: of training; there is no early stopping.
+        trust: the shape of the prior under which trust in each axiom is learned; 0 not to learn it.
+        extra: further axioms as additional knowledge; FIFTH in them stands for a fifth of the
+            trace. Their errors are averaged over bindings and times, without a power.
+        extra_weight: the weight of these axioms.
+        rate: the learning rate.
+        epochs: the number of epochs; there is no early stopping.
     """
 
     defined: bool = True
@@ -76,7 +76,7 @@ class Recipe:
 
 
 def grounding(recipe: Recipe, theory: CheckedTheory, base: Tables, seeds: list[int]) -> Grounding:
-    """Free logits for what is learned, a trace for each run; definitions for the rest."""
+    """Build free logits for learned predicates, one trace per run, and definitions for others."""
     sizes, times = base.sizes, base.horizon
     predicates: dict[str, Predicate] = {}
     for name, decl in theory.signature.predicates.items():
@@ -101,59 +101,49 @@ class Ready(nn.Module):
     def __init__(
         self, recipe: Recipe, theory: CheckedTheory, base: Tables, seeds: list[int]
     ) -> None:
-        """Draw initial logits, those of each run by its seed."""
+        """Draw the initial logits of each run by its seed."""
         super().__init__()
         self.recipe, self.theory = recipe, theory
         self.grounding = grounding(recipe, theory, base, seeds)
         self.runs = len(seeds)
-        self.ready: Prepared | None = None
-        self.more: Prepared | None = None
+        formulas = {a.name: a.formula for a in theory.axioms}
+        self.stated = Evaluator(formulas, recipe.obeyed, 0, BUDGET)
+        self.added = Evaluator(self._extra(base.horizon), _AVERAGED, 0, BUDGET)
 
     def tables(self) -> Tables:
-        """Tables of all predicates."""
+        """Return tables of all predicates."""
         tables: Tables = self.grounding()
         return tables
 
-    def axioms(self, model: Tables) -> Tensor:
-        """For each run the mean of the negative logarithms of the axioms' values."""
-        if self.ready is None:
-            formulas = {a.name: a.formula for a in self.theory.axioms}
-            self.ready = self._planned(formulas, self.recipe.obeyed, model)
-        missing = self._missing(self.ready, model)
+    def axioms(self, tables: Tables) -> Tensor:
+        """Return the mean negative logarithm of the axioms' values, shape (run,)."""
+        missing = self._missing(self.stated, tables)
         return (doubted(missing, self.recipe.trust) if self.recipe.trust else missing).mean(0)
 
-    def additional(self, model: Tables) -> Tensor:
-        """The same for axioms that are declared in addition."""
-        if self.more is None:
-            fifth = str(model.horizon // 5)
-            formulas = {
-                text: check_formula(
-                    parse_formula(text.replace("FIFTH", fifth)), self.theory.signature
-                ).formula
-                for text in self.recipe.extra
-            }
-            self.more = self._planned(formulas, _AVERAGED, model)
-        return self._missing(self.more, model).mean(0)
+    def additional(self, tables: Tables) -> Tensor:
+        """Return the same for the additional axioms."""
+        return self._missing(self.added, tables).mean(0)
 
-    def _planned(
-        self, formulas: Mapping[str, c.Formula], semantics: Semantics, model: Tables
-    ) -> Prepared:
-        program = compile_formulas(formulas, self.theory.signature, semantics)
-        return program.prepare(model, dtype=torch.float32, budget=BUDGET)
+    def _extra(self, horizon: int) -> dict[str, c.Formula]:
+        fifth, signature = str(horizon // 5), self.theory.signature
+        return {
+            text: check_formula(text.replace("FIFTH", fifth), signature).formula
+            for text in self.recipe.extra
+        }
 
-    def _missing(self, ready: Prepared, model: Tables) -> Tensor:
-        """Negative logarithms with axes (axiom, run)."""
-        values = [v.tensor.reshape(-1).expand(self.runs) for v in ready(model).values()]
+    def _missing(self, axioms: Evaluator, tables: Tables) -> Tensor:
+        """Return negative logarithms of values, shape (axiom, run)."""
+        values = [v.tensor.reshape(-1).expand(self.runs) for v in axioms(tables).values()]
         return -torch.stack(values).clamp(min=1e-30).log()
 
     def prior(self) -> Tensor:
-        """For each run the sum of the squares of its parameters."""
+        """Return the sum of squares of each run's parameters, shape (run,)."""
         squares = [p.square().flatten(1).sum(1) for p in self.grounding.parameters()]
         return torch.stack(squares).sum(0)
 
 
 def likelihood(degrees: Tensor, truth: Tensor, flips: float) -> Tensor:
-    """The negative log-likelihood of labels of which a share is wrong."""
+    """Return the negative log-likelihood of labels, a share of which is wrong."""
     agree = truth * degrees + (1 - truth) * (1 - degrees)
     return -((1 - flips) * agree + flips * (1 - agree)).clamp(min=1e-6).log()
 
@@ -161,10 +151,10 @@ def likelihood(degrees: Tensor, truth: Tensor, flips: float) -> Tensor:
 def run_recipe(
     runs: Sequence[Run], *recipes: Recipe, setting: Setting = READING, device: str = "cpu"
 ) -> list[dict[str, Any]]:
-    """Train runs of one data set together by the recipe, and give their records.
+    """Train runs of one data set together by the recipe, and return their records.
 
-    Violations are those of decisions that agree with the definitions. With several recipes, what
-    is learned is the mean over them, to which definitions are applied.
+    Violations are counted on decisions that agree with the definitions. With several recipes,
+    learned predicates are averaged over them, and definitions are applied to the average.
     """
     work = batch(runs, setting, device)
     began = time.perf_counter()
@@ -202,7 +192,7 @@ def _trained(recipe: Recipe, work: Batch) -> Ready:
 
 
 def loss(ready: Ready, work: Batch) -> Tensor:
-    """The loss of each run: facts, axioms and prior, as sums over its facts."""
+    """Return the loss of facts, axioms and prior, as sums over each run's facts, shape (run,)."""
     recipe, model = ready.recipe, ready.tables()
     total = torch.zeros_like(work.facts.counts)
     for name, cells in work.facts.cells.items():
@@ -218,9 +208,9 @@ def loss(ready: Ready, work: Batch) -> Tensor:
     return total
 
 
-def _outcome(ready: Ready, model: Tables) -> Trained:
-    tables = {n: model.predicate(n) for n in LEARNED}
-    full = {n: t.expand(ready.runs, *t.shape[1:]).contiguous() for n, t in tables.items()}
+def _outcome(ready: Ready, tables: Tables) -> Trained:
+    learned = {n: tables.predicate(n) for n in LEARNED}
+    full = {n: t.expand(ready.runs, *t.shape[1:]).contiguous() for n, t in learned.items()}
     epochs = torch.full((ready.runs,), ready.recipe.epochs)
     count = sum(p.numel() for p in ready.parameters()) // ready.runs
     return Trained(full, epochs, epochs, torch.zeros(0, ready.runs), count)

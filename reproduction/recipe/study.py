@@ -1,10 +1,10 @@
-"""Run the recipe and its ablations, and write what its page is made from.
+"""Run the recipe and its ablations, and write the records for its page.
 
     python -m reproduction.recipe.study FOLDER [--device cuda] [--repetitions 10]
 
-Numbers of the recipe are chosen first, on training facts that are held back: reach and prior by
-PR-AUC, then the least weight of the axioms at which predictions obey them, then axioms that are
-declared in addition. What is in the folder already is not run again.
+The numbers of the recipe are chosen first, on held-back training facts: reach and prior by PR-AUC,
+then the smallest weight of the axioms at which predictions obey them, then additional axioms. Runs
+that are already in the folder are not repeated.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from reproduction.paper.protocol import READING, Run
 from reproduction.paper.published import FRACTIONS
 from reproduction.recipe.recipe import Recipe, run_recipe
 
-#: Predictions that violate axioms at a smaller share of all bindings and times obey them.
+#: Predictions obey the axioms if they violate them at a smaller share of bindings and times.
 FEW = 1e-5
 SEARCHED = (0.1, 0.3, 0.8)
-#: What one may know of crossings beyond the paper's axioms.
+#: Possible knowledge about crossings beyond the paper's axioms.
 LASTS = ("forall x. G(Crossing(x) -> WX Crossing(x))",)
 STAYS = (*LASTS, "forall x. G(OnSidewalk(x) -> WX OnSidewalk(x))")
 ENDS = ("forall x. G(Crossing(x) -> F[<=FIFTH] OnSidewalk(x))",)
@@ -38,9 +38,9 @@ EXTRA = {
 
 
 def held(recipe: Recipe, device: str) -> dict[str, Any]:
-    """Three repetitions at three fractions, with a fifth of the training facts held back.
+    """Run three repetitions at three fractions, with a fifth of the training facts held back.
 
-    PR-AUC is that of the facts that are held back; violations are those of all predictions.
+    PR-AUC is measured on held-back facts; violations are counted on all predictions.
     """
     runs = [Run("CarPed35K", "Recipe", f, r) for f in SEARCHED for r in range(3)]
     results = run_recipe(runs, recipe, setting=replace(READING, holdout=0.2), device=device)
@@ -50,7 +50,7 @@ def held(recipe: Recipe, device: str) -> dict[str, Any]:
 
 
 def search(device: str) -> dict[str, Any]:
-    """Reach and prior first, then the weight of the axioms, then axioms in addition."""
+    """Search for reach and prior first, then the weight of the axioms, then additional axioms."""
     recipe = Recipe()
     rows: dict[str, Any] = {}
     grid = [
@@ -84,13 +84,13 @@ def search(device: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Choose, run, write."""
+    """Choose the numbers, run the study and write the records."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--repetitions", type=int, default=10)
-    parser.add_argument("--ablations", type=int, default=10, help="repetitions of these")
-    parser.add_argument("--together", type=int, default=80, help="runs in one computation")
+    parser.add_argument("--ablations", type=int, default=10, help="repetitions of the ablations")
+    parser.add_argument("--together", type=int, default=80, help="runs to compute at once")
     args = parser.parse_args()
     args.folder.mkdir(parents=True, exist_ok=True)
     searched = args.folder / "search.json"

@@ -1,1 +1,1 @@
-"""Records of runs, and tables, figures and pages of them beside the published figures."""
+"""Records of runs, and tables, figures and pages that compare them with the published figures."""

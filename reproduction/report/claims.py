@@ -33,7 +33,7 @@ class Claim:
 
 
 def claims(records: Sequence[Record]) -> tuple[Claim, ...]:
-    """The paper's claims that these runs can speak of."""
+    """Return the paper's claims that these runs can test."""
     a, _ = published.TESTED
     kb_sat = dominates(means(records, "kb_sat"), a)
     scarce = {k: m for k, m in means(records, "pr_auc").items() if k[2] <= published.LARGEST_UP_TO}
@@ -50,7 +50,7 @@ def claims(records: Sequence[Record]) -> tuple[Claim, ...]:
 
 
 def _beaten(records: Sequence[Record]) -> list[Claim]:
-    """Where FOT-LTN+BK beats HTGNN: what section 5.3 says, and each row of Table 4."""
+    """Test where FOT-LTN+BK beats HTGNN: the claim of section 5.3, and each row of Table 4."""
     a, b = published.TESTED
     contested = contests(records)
     scarce = [one for one in contested if one.fraction <= published.BEATEN_UP_TO]
@@ -82,7 +82,7 @@ def _up_to(reach: UpTo, a: str, b: str) -> str:
         text = f"up to {percent(reach.fraction)}"
     later = [f for f in reach.won if reach.fraction is None or f > reach.fraction]
     if later:
-        text += f"; {a} wins at {_list(later)} too"
+        text += f"; {a} also wins at {_list(later)}"
     if reach.lost:
         text += f"; {b} wins at {_list(reach.lost)}"
     return text
@@ -94,7 +94,7 @@ def _everywhere(result: Domination) -> str:
 
 
 def _ratios(records: Sequence[Record]) -> list[Claim]:
-    """HTGNN's parameters against those of FOT-LTN."""
+    """Compare HTGNN's parameters with FOT-LTN's."""
     sizes = {(r.data, r.method): r.parameters for r in records if r.parameters}
     listed = []
     for data, paper in published.PARAMETER_RATIO.items():
@@ -106,7 +106,7 @@ def _ratios(records: Sequence[Record]) -> list[Claim]:
 
 
 def claims_table(records: Sequence[Record]) -> Table:
-    """The claims as a table."""
+    """Return the claims as a table."""
     lines = tuple(
         row(one.text, one.paper, one.here, "yes" if one.agrees else "no") for one in claims(records)
     )
@@ -114,7 +114,7 @@ def claims_table(records: Sequence[Record]) -> Table:
 
 
 def tolerance_table(records: Sequence[Record]) -> Table:
-    """How many cells of Table 3 are as near to the paper as they should be, by method."""
+    """Count the cells of Table 3 that are close enough to the paper's, by method."""
     groups = []
     for metric, name in published.METRICS.items():
         lines = []
@@ -142,7 +142,7 @@ def tolerance_table(records: Sequence[Record]) -> Table:
 
 
 def missed(records: Sequence[Record]) -> tuple[str, ...]:
-    """A sentence for each method and data set with cells beyond the tolerance."""
+    """Return a sentence for each method and data set with cells beyond the tolerance."""
     places: dict[tuple[str, str, str], list[str]] = {}
     for metric, name in published.METRICS.items():
         for c in compare(records, metric):
@@ -156,7 +156,7 @@ def missed(records: Sequence[Record]) -> tuple[str, ...]:
 
 
 def above_truth(records: Sequence[Record], truth: Mapping[str, float]) -> tuple[str, ...]:
-    """Where a method of the paper satisfies the axioms better than the truth does."""
+    """Say where a method of the paper satisfies the axioms better than the truth does."""
     summaries = cells(records, "kb_sat")
     sentences = []
     for data in data_sets(records):
@@ -167,7 +167,7 @@ def above_truth(records: Sequence[Record], truth: Mapping[str, float]) -> tuple[
             )  # fmt: skip
             if where:
                 sentences.append(
-                    f"On {data} the mean KB-SAT of {method} lies above that of the truth, "
+                    f"On {data}, the mean KB-SAT of {method} is above the KB-SAT of the truth, "
                     f"{number(truth[data])}, at {_list(where)}."
                 )
     return tuple(sentences)

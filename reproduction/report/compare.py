@@ -1,4 +1,4 @@
-"""Runs as cells, cells beside the published ones, and what follows for the paper's claims."""
+"""Summarise runs as cells, compare them with the published ones, and test the paper's claims."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _METRICS = ("pr_auc", "kb_sat", "chance", "violation_rate", "seconds", "epochs",
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A cell of Table 3: ours, the paper's if it has it, and how far ours may be from it."""
+    """A cell of Table 3: ours, the paper's if there is one, and the tolerance between them."""
 
     metric: str
     data: str
@@ -39,12 +39,12 @@ class Comparison:
 
     @property
     def difference(self) -> float:
-        """Our mean less the paper's; NaN where the paper has none."""
+        """Our mean minus the paper's; NaN if the paper has none."""
         return math.nan if self.paper is None else self.ours.mean - self.paper.mean
 
     @property
     def within(self) -> bool:
-        """Whether the means are as near as they should be, by the three digits that are printed."""
+        """Whether the means, as printed with three digits, are within the tolerance."""
         return self.paper is None or round(abs(self.difference), 3) <= self.tolerance
 
 
@@ -75,17 +75,17 @@ class Contest:
 
 
 def data_sets(records: Iterable[Record]) -> tuple[str, ...]:
-    """The data sets, those of the paper first."""
+    """Return the data sets, those of the paper first."""
     return _ordered((one.data for one in records), published.DATA)
 
 
 def methods(records: Iterable[Record]) -> tuple[str, ...]:
-    """The methods, those of the paper first."""
+    """Return the methods, those of the paper first."""
     return _ordered((one.method for one in records), published.METHODS)
 
 
 def fractions(records: Iterable[Record]) -> tuple[float, ...]:
-    """The fractions, ascending."""
+    """Return the fractions in ascending order."""
     return tuple(sorted({one.fraction for one in records}))
 
 
@@ -98,12 +98,12 @@ def _ordered(names: Iterable[str], first: Sequence[str]) -> tuple[str, ...]:
 
 
 def cells(records: Iterable[Record], metric: str) -> dict[Key, Summary]:
-    """A metric by data set, method and fraction, over the runs that have it.
+    """Summarise a metric by data set, method and fraction, over the runs that have it.
 
     Args:
         records: the runs.
-        metric: a field of a record that is a number, or `pr_auc_by.Car`, `axioms.A1`,
-            `violations.A1` for an entry of a field.
+        metric: a numeric field of a record, or an entry of a field, such as `pr_auc_by.Car`,
+            `axioms.A1` or `violations.A1`.
 
     Raises:
         DataError: there is no such metric.
@@ -122,7 +122,7 @@ def cells(records: Iterable[Record], metric: str) -> dict[Key, Summary]:
 
 
 def compare(records: Sequence[Record], metric: str) -> tuple[Comparison, ...]:
-    """All cells of a metric beside those of Table 3, in the order of the paper."""
+    """Compare all cells of a metric with Table 3, in the order of the paper."""
     summaries = cells(records, metric)
     return tuple(
         Comparison(
@@ -146,9 +146,9 @@ def contests(
     between: tuple[str, str] = published.TESTED,
     alternative: Alternative = "two-sided",
 ) -> tuple[Contest, ...]:
-    """One method against another at every data set and fraction, corrected over all of them.
+    """Test one method against another in every cell, corrected over all cells.
 
-    The paper's figures are given for its own test only: PR-AUC, its two methods, two sides.
+    The paper's figures are included only for its own test: PR-AUC, its two methods, two-sided.
     """
     summaries = cells(records, metric)
     sides = [
@@ -179,10 +179,10 @@ class UpTo:
     """Where one method beats another on one data set.
 
     Args:
-        fraction: the largest fraction such that it wins at it and at all smaller ones, if any.
-        won: all fractions where it wins.
-        lost: all fractions where the other one wins.
-        tested: all fractions where both were run.
+        fraction: the largest fraction such that it wins there and at all smaller ones, if any.
+        won: all fractions at which it wins.
+        lost: all fractions at which the other one wins.
+        tested: all fractions at which both were run.
     """
 
     fraction: float | None
@@ -192,7 +192,7 @@ class UpTo:
 
 
 def beats_up_to(contested: Iterable[Contest]) -> dict[str, UpTo]:
-    """For each data set, up to which fraction the first method is significantly better."""
+    """Return for each data set up to which fraction the first method is significantly better."""
     rows: dict[str, list[tuple[float, bool, bool]]] = {}
     for one in contested:
         rows.setdefault(one.data, []).append((one.fraction, one.won, one.lost))
@@ -200,7 +200,7 @@ def beats_up_to(contested: Iterable[Contest]) -> dict[str, UpTo]:
 
 
 def published_up_to() -> dict[str, UpTo]:
-    """The same of the paper's Table 4."""
+    """Return the same for the paper's Table 4."""
     rows: dict[str, list[tuple[float, bool, bool]]] = {}
     for (data, fraction), test in published.TESTS.items():
         won, lost = test.significant and test.t > 0, test.significant and test.t < 0
@@ -224,21 +224,21 @@ def _up_to(rows: Sequence[tuple[float, bool, bool]]) -> UpTo:
 
 @dataclass(frozen=True, slots=True)
 class Domination:
-    """In how many cells one method has a larger mean than all others, and where it has not."""
+    """The number of cells compared, and the cells in which a method's mean is not the largest."""
 
     cells: int
     beaten: tuple[Key, ...]
 
     @property
     def everywhere(self) -> bool:
-        """Whether it is larger in all cells, and there are some."""
+        """Whether the mean is the largest in all cells, and there are any."""
         return self.cells > 0 and not self.beaten
 
 
 def dominates(
     values: Mapping[Key, float], method: str, others: Sequence[str] = published.METHODS
 ) -> Domination:
-    """Compare the means of a method with those of others, where it and one of them were run."""
+    """Compare the means of a method with those of others, in cells where both were run."""
     count, beaten = 0, []
     for (data, name, fraction), mean in values.items():
         rivals = [(data, other, fraction) for other in others if other != method]
@@ -253,5 +253,5 @@ def dominates(
 
 
 def means(records: Sequence[Record], metric: str) -> dict[Key, float]:
-    """The means of a metric's cells."""
+    """Return the means of a metric's cells."""
     return {key: cell.mean for key, cell in cells(records, metric).items()}

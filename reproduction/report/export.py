@@ -1,4 +1,4 @@
-"""All tables and figures of a set of runs, as files."""
+"""Write all tables and figures of a set of runs as files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def all_tables(
     truth: Mapping[str, float] | None = None,
     all_false: float | None = 1.0,
 ) -> dict[str, Table]:
-    """Every table by the name of its file, without those that would be empty."""
+    """Return every non-empty table by the name of its file."""
     every = {
         "claims": claims.claims_table(records),
         "tolerance": claims.tolerance_table(records),

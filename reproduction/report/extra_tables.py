@@ -1,4 +1,4 @@
-"""The tables that the paper lacks: by predicate, by axiom, crisp violations, times, settings."""
+"""Tables that the paper lacks: by predicate, by axiom, crisp violations, times, settings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from reproduction.report.tables import runs
 
 
 def predicates_table(records: Sequence[Record], *, data: str | None = None) -> Table:
-    """PR-AUC by predicate, of one data set or all."""
+    """Return PR-AUC by predicate, for one data set or all."""
     chosen = [one for one in records if data in (None, one.data)]
     columns = fractions(chosen)
     predicates = tuple(dict.fromkeys(name for one in chosen for name in one.pr_auc_by))
@@ -45,7 +45,7 @@ def predicates_table(records: Sequence[Record], *, data: str | None = None) -> T
 
 
 def violations_table(records: Sequence[Record]) -> Table:
-    """The rate at which crisp predictions violate axioms, averaged over axioms."""
+    """Return the rate at which crisp predictions violate axioms, averaged over axioms."""
     columns = fractions(records)
     rates = cells(records, "violation_rate")
     groups = [
@@ -57,19 +57,19 @@ def violations_table(records: Sequence[Record]) -> Table:
         for data in data_sets(records)
     ]
     return Table(
-        "Crisp violations of axioms by share of the facts that are trained on",
+        "Crisp violations of axioms by share of facts used for training",
         ("Data", "Method", *map(percent, columns)),
         tuple(group for group in groups if group),
         stubs=2,
         notes=(
-            "The share, in percent, of bindings and points in time at which an axiom is violated "
-            "by predictions that are true from .5 on, averaged over the axioms.",
+            "The share, in percent, of bindings and times at which predictions, cut at 0.5, "
+            "violate an axiom, averaged over the axioms.",
         ),
     )
 
 
 def axioms_table(records: Sequence[Record], field: str = "axioms") -> Table:
-    """Each axiom's satisfaction, or crisp violations, by method, over all fractions.
+    """Return each axiom's satisfaction or crisp violations by method, over all fractions.
 
     Args:
         records: the runs.
@@ -103,7 +103,7 @@ def axioms_table(records: Sequence[Record], field: str = "axioms") -> Table:
 
 
 def times_table(records: Sequence[Record]) -> Table:
-    """The time of a run and of all runs, with epochs, parameters and what they ran on."""
+    """Return the time of a run and of all runs, with epochs, parameters and device."""
     groups = []
     for data in data_sets(records):
         lines = []
@@ -136,14 +136,14 @@ def times_table(records: Sequence[Record]) -> Table:
         tuple(groups),
         stubs=2,
         notes=(
-            "The time of a run is that of its batch divided by the batch's runs. Epochs are means, "
-            "batches medians.",
+            "The time of a run is the time of its batch divided by the number of its runs. "
+            "Epochs are means, batches medians.",
         ),
     )
 
 
 def settings_table(records: Sequence[Record]) -> Table:
-    """What each method was set to; several values stand beside each other."""
+    """Return the settings of each method; several values are listed."""
     columns = methods(records)
     names = dict.fromkeys(name for one in records for name in one.setting)
     values = {
@@ -162,7 +162,7 @@ def settings_table(records: Sequence[Record]) -> Table:
 
 
 def _one_of(values: Sequence[str]) -> str:
-    """The value, or the first few of several."""
+    """Return the value, or the first few of several."""
     distinct = list(dict.fromkeys(values))
     if len(distinct) > 3:
         return ", ".join([*distinct[:3], f"… {len(distinct) - 3} more"])
@@ -170,7 +170,7 @@ def _one_of(values: Sequence[str]) -> str:
 
 
 def _in_percent(rate: Summary | None) -> str:
-    """A rate in percent: mean ± standard deviation."""
+    """Return a rate in percent: mean ± standard deviation."""
     if rate is None:
         return NONE
     mean = f"{100 * rate.mean:.2f}"

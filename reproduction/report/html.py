@@ -11,37 +11,37 @@ from typing import TYPE_CHECKING, Any
 
 from fotltn.format import duration
 from fotltn.reporting.html import Picture, picture, render
-from fotltn.reporting.theme import look, new_figure
+from fotltn.reporting.theme import legend_over_all, line_across, look, new_figure
 from reproduction.paper import published
 from reproduction.report import tables
 from reproduction.report.compare import cells, data_sets, fractions, methods
 from reproduction.report.export import all_tables
 from reproduction.report.records import Record
 from reproduction.report.render import Table, number, percent
-from reproduction.report.sweeps import legend_below, line_across, sweep
+from reproduction.report.sweeps import sweep
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 PAGES = Path(__file__).parent / "pages"
 
-#: The metrics that have a plot for each data set, and what they are called.
+#: The metrics with a plot for each data set, and their printed names.
 _PLOTTED = {**published.METRICS, "violation_rate": "Crisp violation rate"}
-_ONE_PAIR = "The correction does not reckon with the other pairs of methods that are tested."
+_ONE_PAIR = "The correction does not account for the other pairs of methods that are tested."
 _MAIN = ("claims", "tolerance", "table3_pr_auc", "table3_kb_sat", "table4_tests", "violations")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SweepContent:
-    """Everything that the report of a sweep says.
+    """The contents of a sweep's report.
 
     Args:
-        name: what it is a report of.
+        name: the name of the sweep.
         records: the runs.
         tables: the tables by name.
-        truth: the KB-SAT of the true facts of each data set, where it is known.
-        all_false: the KB-SAT of predictions that are all false, if it is known.
-        version: of the program that writes the report.
+        truth: the KB-SAT of the true facts of each data set, if known.
+        all_false: the KB-SAT of predictions that are all false, if known.
+        version: the version of the program that writes the report.
     """
 
     name: str
@@ -53,11 +53,11 @@ class SweepContent:
 
     @property
     def told(self) -> str:
-        """What there is, in a few words."""
+        """A summary in a few words."""
         return f"{len(self.records):,} runs, {len(self.tables)} tables"
 
     def as_dict(self) -> dict[str, Any]:
-        """The content for machines: each table as its head and rows of text, and means by cell."""
+        """Return the contents as plain data: heads and rows of tables, and means by cell."""
         return {
             "records": self.name,
             "runs": len(self.records),
@@ -87,16 +87,16 @@ def sweep_content(
     truth: Mapping[str, float] | None = None,
     all_false: float | None = None,
 ) -> SweepContent:
-    """Gather what the report of a sweep says.
+    """Gather the contents of a sweep's report.
 
-    Where the two methods that the paper tests are not both there, the first method is tested
-    against every other one.
+    If the two methods that the paper tests are not both present, the first method is tested against
+    every other.
 
     Args:
         records: the runs.
-        name: what to call them.
-        version: of this program.
-        statistics: the true and all facts of each predicate, by data set.
+        name: the name of the sweep.
+        version: the version of this program.
+        statistics: the numbers of true and all facts of each predicate, by data set.
         truth: the KB-SAT of the true facts of each data set.
         all_false: the KB-SAT of predictions that are all false.
     """
@@ -111,7 +111,7 @@ def sweep_content(
 
 
 def sweep_page(content: SweepContent) -> str:
-    """The report of a sweep as one HTML document.
+    """Return the report of a sweep as one HTML document.
 
     Raises:
         DataError: jinja2 or matplotlib is missing.
@@ -145,7 +145,7 @@ def sweep_page(content: SweepContent) -> str:
 
 
 def _pictures(content: SweepContent) -> list[Picture]:
-    """Every metric that runs have, for each data set."""
+    """Draw every metric that runs have, for each data set."""
     pictures = []
     for metric, name in _PLOTTED.items():
         for i, data in enumerate(data_sets(content.records)):
@@ -156,18 +156,18 @@ def _pictures(content: SweepContent) -> list[Picture]:
                 ax = figure.add_subplot()
                 sweep(content.records, metric, data=data, paper=True, legend=False, ax=ax)
                 ax.set_ylabel(name)
-                rows = legend_below(figure, ax.get_legend_handles_labels()[0])
+                rows = legend_over_all(figure, ax.get_legend_handles_labels()[0])
                 figure.set_figheight(3.3 + 0.2 * rows)
                 _yardsticks(ax, content, metric, data)
             where = f"{metric.replace('_', '-')}-{i + 1}"
-            caption = f"{name} on {data}, by the share of the facts that are trained on."
+            caption = f"{name} on {data}, by share of facts used for training."
             label = f"{caption} {_ends(content.records, metric, data)}"
             pictures.append(picture(figure, where, label, caption))
     return pictures
 
 
 def _predicates(content: SweepContent) -> list[Picture]:
-    """PR-AUC of each predicate, for each data set."""
+    """Draw the PR-AUC of each predicate, for each data set."""
     records = content.records
     pictures = []
     for i, data in enumerate(data_sets(records)):
@@ -187,7 +187,7 @@ def _predicates(content: SweepContent) -> list[Picture]:
 
 
 def _yardsticks(ax: Axes, content: SweepContent, metric: str, data: str) -> None:
-    """Lines that say what the figures mean."""
+    """Draw reference lines, such as the KB-SAT of the truth."""
     if metric == "pr_auc":
         line_across(ax, fmean(r.chance for r in content.records if r.data == data), "chance")
     elif metric == "kb_sat":
@@ -198,7 +198,7 @@ def _yardsticks(ax: Axes, content: SweepContent, metric: str, data: str) -> None
 
 
 def _ends(records: Sequence[Record], metric: str, data: str) -> str:
-    """The first and the last mean of each method, in words."""
+    """Return the first and the last mean of each method, in words."""
     parts = []
     for method in methods(records):
         points = sorted(

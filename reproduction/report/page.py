@@ -1,4 +1,4 @@
-"""The page of the reproduction: tables and sentences, all from the runs."""
+"""Write the page of the reproduction: tables and sentences, all from the runs."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ def page(
     remarks: str = "",
     more: str = "",
 ) -> str:
-    """The page in Markdown.
+    """Return the page in Markdown.
 
     Args:
         records: the runs.
-        source: the name of the record file, to be said on the page.
-        statistics: the true and all facts of each predicate of the generated data sets.
+        source: the name of the record file, which the page states.
+        statistics: the numbers of true and all facts of each predicate of the generated data sets.
         truth: the KB-SAT of the true facts of each data set.
         all_false: the KB-SAT of predictions that are all false.
-        wall: measured wall times in seconds, by what was measured.
-        figures: captions and the paths of their pictures, relative to the page.
-        remarks: Markdown that comes after the claims: what differs, and why.
-        more: where the page with the other tables is, relative to this one.
+        wall: measured wall times in seconds, by description.
+        figures: captions, and the paths of their pictures relative to the page.
+        remarks: Markdown that follows the claims: what differs, and why.
+        more: the path of the page with further tables, relative to this page.
 
     Raises:
         DataError: there are no records.
     """
     if not records:
-        raise DataError("there are no records to write a page of")
+        raise DataError("there are no records to write a page about")
     parts = [
         _opening(records, source),
         "## The paper's claims\n\n" + _claims(records),
@@ -57,7 +57,7 @@ def page(
         _reading(records, truth or {}, all_false),
         _section(tables.welch_table(records)),
         _section(tables.statistics_table(statistics)) if statistics else "",
-        f"What the paper does not show is on [another page]({more}).\n" if more else "",
+        f"[More tables]({more}) shows what the paper does not.\n" if more else "",
         "## Time and settings\n\n" + _times(records, wall or {}),
         _section(extra_tables.times_table(records)),
         _section(extra_tables.settings_table(records)),
@@ -66,16 +66,16 @@ def page(
 
 
 def tables_page(records: Sequence[Record], *, back: str, remarks: str = "") -> str:
-    """The page in Markdown with the tables that the paper does not have.
+    """Return the page in Markdown with the tables that the paper does not have.
 
     Args:
         records: the runs.
-        back: where the page about the paper is, relative to this one.
+        back: the path of the page about the paper, relative to this page.
         remarks: Markdown that comes first.
     """
     parts = [
-        f"# The paper, reproduced: more tables\n\nThese tables add to [the main page]({back}), "
-        "and are made of the same runs.\n",
+        f"# The paper, reproduced: more tables\n\nThese tables add to [the main page]({back}). "
+        "They come from the same runs.\n",
         remarks.strip() + "\n" if remarks.strip() else "",
         *(
             _section(extra_tables.predicates_table(records, data=data))
@@ -91,7 +91,7 @@ def tables_page(records: Sequence[Record], *, back: str, remarks: str = "") -> s
 
 
 def _section(table: Table) -> str:
-    """A table under its heading, unless it is empty."""
+    """Return a table under its heading, or nothing if it is empty."""
     return as_markdown(table) if table.groups else ""
 
 
@@ -105,11 +105,11 @@ def _opening(records: Sequence[Record], source: str) -> str:
     )
     return (
         "# The paper, reproduced\n\n"
-        f"This page is generated from `{source}`: {tables.runs([len(records)])} on "
-        f"{_and(data_sets(records))} of {_and(methods(records))}, trained on {span} "
+        f"A program writes this page from `{source}`: {tables.runs([len(records)])} of "
+        f"{_and(methods(records))} on {_and(data_sets(records))}, trained on {span} "
         f"of the facts, with {tables.runs(list(repetitions.values()))} in each cell"
         + (f", on {devices}" if devices else "")
-        + (f", by version {versions}" if versions else "")
+        + (f", with version {versions}" if versions else "")
         + ".\n"
     )
 
@@ -117,14 +117,14 @@ def _opening(records: Sequence[Record], source: str) -> str:
 def _claims(records: Sequence[Record]) -> str:
     judged = said.claims(records)
     if not judged:
-        return "These runs do not have the methods that the paper's claims are about.\n"
+        return "These runs lack the methods that the paper's claims are about.\n"
     agreed = sum(one.agrees for one in judged)
     tested = len(contests(records))
     return (
-        f"{agreed} of {len(judged)} agree.\n\n"
+        f"{agreed} of {len(judged)} claims agree with these runs.\n\n"
         + as_markdown(said.claims_table(records), heading="")
-        + f"\nA method beats another where Welch's t-test with two sides gives p < "
-        f"{number(published.ALPHA, 2)} after the correction over all {tested} tests.\n"
+        + f"\nA method beats another if a two-sided Welch's t-test gives p < "
+        f"{number(published.ALPHA, 2)} after correction over all {tested} tests.\n"
     )
 
 
@@ -134,23 +134,25 @@ def _tolerance(records: Sequence[Record]) -> str:
         return "The paper has none of these cells.\n"
     within = sum(c.within for c in compared)
     sentence = (
-        f"{within} of {len(compared)} cells are within the tolerance: "
-        f"a mean of FOT-LTN+BK should lie within {number(published.tolerance('FOT-LTN+BK'), 2)} of "
-        f"the paper's, that of another method within {number(published.tolerance('HTGNN'), 2)}."
+        f"{within} of {len(compared)} cells are within the tolerance. The mean of FOT-LTN+BK "
+        f"should lie within {number(published.tolerance('FOT-LTN+BK'), 2)} of the paper's mean, "
+        f"and the mean of any other method within {number(published.tolerance('HTGNN'), 2)}."
     )
     rest = said.missed(records)
-    listed = "\nBeyond it lie:\n\n" + "".join(f"- {one}\n" for one in rest) if rest else ""
+    listed = (
+        "\nThese cells lie beyond it:\n\n" + "".join(f"- {one}\n" for one in rest) if rest else ""
+    )
     table = as_markdown(said.tolerance_table(records), heading="")
     return sentence + "\n\n" + table + listed
 
 
 def _reading(records: Sequence[Record], truth: Mapping[str, float], all_false: float | None) -> str:
-    """What KB-SAT is worth."""
+    """Explain what KB-SAT is worth."""
     sentences = list(said.above_truth(records, truth))
     if all_false is not None:
         sentences.append(
-            f"Predictions that are all false have a KB-SAT of {number(all_false)}: it measures "
-            "consistency, and says nothing about being right."
+            f"Predictions that are all false have a KB-SAT of {number(all_false)}: KB-SAT measures "
+            "consistency, not correctness."
         )
     return " ".join(sentences) + "\n" if sentences else ""
 
@@ -159,7 +161,7 @@ def _times(records: Sequence[Record], wall: Mapping[str, float]) -> str:
     total = sum(one.seconds for one in records)
     by = {m: sum(r.seconds for r in records if r.method == m) for m in methods(records)}
     shares = ", ".join(f"{method} {duration(seconds)}" for method, seconds in by.items())
-    text = f"The time of all runs together is {duration(total)}: {shares}.\n"
+    text = f"All runs together took {duration(total)}: {shares}.\n"
     listed = "".join(f"- {what}: {duration(seconds)}\n" for what, seconds in wall.items())
     return f"{text}\n{listed}" if listed else text
 

@@ -1,8 +1,8 @@
-"""Records of runs, one a run: read, checked, written.
+"""Read, check and write records of runs, one record per run.
 
-A record file is JSON Lines (one object a line) or Parquet (one row a run). Where a run is in it
-twice, with the same data, method, fraction and repetition, the last one counts. That is how a sweep
-that is taken up again corrects itself.
+A record file is JSON Lines (one object per line) or Parquet (one row per run). If a file holds a
+run twice, with the same data, method, fraction and repetition, the last record counts. This is how
+a sweep that is resumed corrects itself.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from reproduction import MAX_RECORDS
 _JSON = (".jsonl", ".ndjson")
 _PARQUET = (".parquet", ".pq")
 _OF_REPRODUCTION = ("records.parquet", "runs.jsonl", "limit.jsonl")
-_ROUNDING = 1e-6  # how far outside [0, 1] a computed degree may lie
-_MEAN = 1e-3  # how far a rounded mean may lie from the mean of rounded numbers
-_FINDINGS = 10  # bad records that one error names
+_ROUNDING = 1e-6  # how far outside [0, 1] a computed degree may be
+_MEAN = 1e-3  # how far a rounded mean may be from the mean of rounded numbers
+_FINDINGS = 10  # number of bad records that one error lists
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One run: what was run, how good it was, how long it took.
+    """One run: what was run, how good it was, and how long it took.
 
     Args:
         data: the name of the data set.
@@ -42,21 +42,21 @@ class Record:
         repetition: the number of the run, from 0.
         seed: the seed of the run.
         pr_auc: the mean of `pr_auc_by`.
-        pr_auc_by: PR-AUC by predicate, of those for which it is defined.
+        pr_auc_by: PR-AUC by predicate, where it is defined.
         chance: the PR-AUC of a constant score.
-        seconds: the wall time of the run: that of its batch, divided by the batch's runs.
+        seconds: the wall time of the run: that of its batch, divided by the number of its runs.
         kb_sat: the satisfaction of all axioms, if it was computed.
         axioms: the satisfaction of each axiom.
-        violations: the share of bindings that violate an axiom, of crisp predictions.
+        violations: the share of bindings at which crisp predictions violate each axiom.
         violation_rate: the mean of `violations`.
-        epochs: the epochs that were trained.
+        epochs: the number of epochs of training.
         best_epoch: the epoch whose parameters were kept.
-        batch: how many runs were computed together.
-        parameters: how many numbers were learned.
-        setting: everything else that was chosen.
-        device: what it ran on.
+        batch: the number of runs that were computed together.
+        parameters: the number of learned parameters.
+        setting: all other settings.
+        device: the device that it ran on.
         version: the version of the program.
-        extra: fields that this list does not have.
+        extra: fields that are not listed here.
     """
 
     data: str
@@ -83,21 +83,21 @@ class Record:
 
     @property
     def key(self) -> tuple[str, str, float, int]:
-        """What makes two records the same run."""
+        """The fields that identify a run."""
         return (self.data, self.method, self.fraction, self.repetition)
 
     def as_dict(self) -> dict[str, Any]:
-        """The record as it stands in a file; what is not known is left out."""
+        """Return the record as it is written to a file, without unknown fields."""
         known = {name: getattr(self, name) for name in _FIELDS}
         shown = {k: dict(v) if isinstance(v, Mapping) else v for k, v in known.items()}
         return {k: v for k, v in shown.items() if v is not None and v != {}} | dict(self.extra)
 
 
 def record(values: Mapping[str, Any]) -> Record:
-    """A checked record.
+    """Check the fields of a record, and build it.
 
     Raises:
-        DataError: a field is missing, misspelt, or holds what it cannot.
+        DataError: a field is missing, misspelt or wrong.
 
     >>> run = {"data": "CarPed35K", "method": "HTGNN", "fraction": 0.1, "repetition": 0, "seed": 1,
     ...        "pr_auc": 0.6, "pr_auc_by": {"Car": 0.5, "Ped": 0.7}, "chance": 0.5, "seconds": 2.0}
@@ -122,10 +122,10 @@ def record(values: Mapping[str, Any]) -> Record:
 
 
 def read(*paths: Path | str) -> tuple[Record, ...]:
-    """All runs of one or several files, each once, in the order in which they first come.
+    """Read all runs of one or several files, each once, in order of first appearance.
 
     Raises:
-        DataError: a file cannot be read, or records in it are wrong; it names file and line.
+        DataError: a file cannot be read, or records are wrong; names the file and line.
     """
     records: dict[tuple[str, str, float, int], Record] = {}
     for path in map(Path, paths):
@@ -147,15 +147,15 @@ def read(*paths: Path | str) -> tuple[Record, ...]:
 
 
 def is_record_file(path: Path) -> bool:
-    """Whether a name is that of a record file."""
+    """Return whether a file has the name of a record file."""
     return path.name.lower().endswith((*_JSON, *_PARQUET))
 
 
 def find_records(folder: Path) -> tuple[Path, ...]:
-    """The record files of a folder, in the order in which they count.
+    """Return the record files of a folder, in order of precedence.
 
-    A folder of `run` has all runs in one file, and those that came in since in others.
-    In another folder every file of the right name is one.
+    A folder written by `run` has all runs in one file, and later runs in others. In any other
+    folder, every file with the name of a record file counts.
     """
     if not folder.is_dir():
         return ()
@@ -167,10 +167,10 @@ def find_records(folder: Path) -> tuple[Path, ...]:
 
 
 def write(records: Iterable[Record], path: Path | str) -> Path:
-    """Write records as JSON Lines or Parquet, as the name says, and give the path.
+    """Write records as JSON Lines or Parquet, depending on the name, and return the path.
 
     Raises:
-        DataError: the name says neither, or the file cannot be written.
+        DataError: the name is neither, or the file cannot be written.
     """
     path = Path(path)
     rows = [one.as_dict() for one in records]
@@ -188,7 +188,7 @@ def write(records: Iterable[Record], path: Path | str) -> Path:
 
 
 def _rows(path: Path, wrong: list[Diagnostic]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The rows of a file, each with its place; lines that are no objects are added to `wrong`."""
+    """Yield the rows of a file with their places; add lines that are not objects to `wrong`."""
     _kind(path)
     try:
         if path.name.lower().endswith(_PARQUET):
@@ -213,22 +213,24 @@ def _rows(path: Path, wrong: list[Diagnostic]) -> Iterator[tuple[str, Mapping[st
         try:
             values = read_json(line)
         except JsonError as error:
-            wrong.append(Diagnostic(f"{path}:{number}: no JSON: {error.reason}"))
+            wrong.append(Diagnostic(f"{path}:{number}: not JSON: {error.reason}"))
             continue
         if isinstance(values, dict):
             yield f"{path}:{number}", values
         else:
-            wrong.append(Diagnostic(f"{path}:{number}: a record is a JSON object, like {{…}}"))
+            wrong.append(
+                Diagnostic(f"{path}:{number}: a record must be a JSON object, such as {{…}}")
+            )
 
 
 def _kind(path: Path) -> None:
     if not is_record_file(path):
         kinds = ", ".join((*_JSON, *_PARQUET))
-        raise DataError(f"a record file is named with one of {kinds}, not '{path.name}'")
+        raise DataError(f"the name of a record file must end in one of {kinds}, not '{path.name}'")
 
 
 def _table(rows: list[dict[str, Any]]) -> pa.Table:
-    """Mappings of numbers as Parquet maps; the setting and fields of others as JSON."""
+    """Convert rows to a table: mappings of numbers as Parquet maps, other objects as JSON."""
     numbers = pa.map_(pa.string(), pa.float64())
     columns = {}
     for name in dict.fromkeys(name for row in rows for name in row):
@@ -244,7 +246,7 @@ def _table(rows: list[dict[str, Any]]) -> pa.Table:
 
 
 def _unpacked(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of a Parquet file as the object of a JSON line."""
+    """Convert a row of a Parquet file to the object of a JSON line."""
     values: dict[str, Any] = {}
     for name, value in row.items():
         values[name] = value
@@ -256,11 +258,11 @@ def _unpacked(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read_back(text: str) -> Any:
-    """The value of a field that was written as JSON; another text as it is."""
+    """Decode a field that was written as JSON; return any other text as it is."""
     try:
         return read_json(text)
     except JsonError as error:
-        if error.offset is None:  # JSON, but for a key that is there twice, or the like
+        if error.offset is None:  # valid JSON, except for a repeated key or the like
             raise
         return text
 
@@ -277,18 +279,18 @@ def _text(name: str, value: Any) -> str:
 def _whole(name: str, value: Any) -> int:
     integral = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
     if isinstance(value, bool) or not integral or not 0 <= value < 2**63:
-        raise DataError(f"'{name}' is {_shown(value)}; expected a whole number from 0")
+        raise DataError(f"'{name}' is {_shown(value)}; expected a whole number of at least 0")
     return int(value)
 
 
 def _count(name: str, value: Any) -> int:
     if (number := _whole(name, value)) == 0:
-        raise DataError(f"'{name}' is 0; expected a whole number from 1")
+        raise DataError(f"'{name}' is 0; expected a whole number of at least 1")
     return number
 
 
 def _number(value: Any) -> float | None:
-    """A finite number, or None."""
+    """Return a finite number, or None."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if abs(value) <= sys.float_info.max else None
@@ -304,20 +306,22 @@ def _degree(name: str, value: Any) -> float:
 def _share(name: str, value: Any) -> float:
     number = _number(value)
     if number is None or not 0 < number < 1:
-        raise DataError(f"'{name}' is {_shown(value)}; expected a number between 0 and 1, like 0.1")
-    return round(number, 6)  # so that 0.1 + 0.2 is 0.3
+        raise DataError(
+            f"'{name}' is {_shown(value)}; expected a number between 0 and 1, such as 0.1"
+        )
+    return round(number, 6)  # to make 0.1 + 0.2 equal to 0.3
 
 
 def _seconds(name: str, value: Any) -> float:
     number = _number(value)
     if number is None or number < 0:
-        raise DataError(f"'{name}' is {_shown(value)}; expected a number from 0")
+        raise DataError(f"'{name}' is {_shown(value)}; expected a number of at least 0")
     return number
 
 
 def _mapping(name: str, value: Any) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise DataError(f"'{name}' is {_shown(value)}; expected an object, like {{…}}")
+        raise DataError(f"'{name}' is {_shown(value)}; expected an object, such as {{…}}")
     return dict(value)
 
 
@@ -327,7 +331,7 @@ def _degrees(name: str, value: Any) -> Mapping[str, float]:
 
 
 def _consistent(one: Record) -> None:
-    """Compare fields that say the same."""
+    """Raise an error if fields that should agree do not."""
     for mean, parts in (("pr_auc", one.pr_auc_by), ("violation_rate", one.violations)):
         value = getattr(one, mean)
         if value is None or not parts:

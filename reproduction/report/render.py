@@ -1,4 +1,4 @@
-"""Tables as plain text, Markdown and LaTeX."""
+"""Render tables as plain text, Markdown and LaTeX."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FAR = "†"
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Text, which may be the best of its kind (bold) or far from the paper (a dagger)."""
+    """Text that may be the best of its kind (bold) or far from the paper (a dagger)."""
 
     text: str
     best: bool = False
@@ -30,11 +30,11 @@ class Table:
     Args:
         title: what it shows.
         head: the names of the columns.
-        groups: rows that stay together; between groups a line is drawn.
-        stubs: how many columns name the row. A name that stands above is not repeated.
-        notes: sentences below it.
-        best: what is printed bold, or with a star where there is no bold.
-        far: what has a dagger.
+        groups: rows that stay together; a line separates groups.
+        stubs: the number of columns that name the row. A name is not repeated below itself.
+        notes: sentences below the table.
+        best: what bold means (or a star, in plain text).
+        far: what a dagger means.
     """
 
     title: str
@@ -47,7 +47,7 @@ class Table:
 
 
 def row(*cells: Cell | str) -> tuple[Cell, ...]:
-    """A row of cells, of which some are given as text."""
+    """Return a row of cells; some may be given as text."""
     return tuple(cell if isinstance(cell, Cell) else Cell(cell) for cell in cells)
 
 
@@ -55,22 +55,21 @@ def row(*cells: Cell | str) -> tuple[Cell, ...]:
 
 
 def number(value: float | None, digits: int = 3, *, sign: bool = False) -> str:
-    """A number as the paper prints it: without the 0 before the point.
+    """Format a number with this many digits; a dash if there is none.
 
     >>> number(0.7271), number(1.0), number(-0.0312, sign=True), number(float("nan"))
-    ('.727', '1.000', '−.031', '–')
+    ('0.727', '1.000', '−0.031', '–')
     """
     if value is None or math.isnan(value):
         return NONE
     if math.isinf(value):
         return ("−" if value < 0 else "+" if sign else "") + "∞"
-    value = round(value, digits) + 0.0  # no negative zero
-    text = f"{abs(value):.{digits}f}".removeprefix("0" if digits else "")
-    return ("−" if value < 0 else "+" if sign else "") + text
+    value = round(value, digits) + 0.0  # avoids negative zero
+    return ("−" if value < 0 else "+" if sign else "") + f"{abs(value):.{digits}f}"
 
 
 def spread(values: Summary | None, digits: int = 3) -> str:
-    """Mean ± standard deviation; only the mean of a single value."""
+    """Format mean ± standard deviation; only the mean of a single value."""
     if values is None:
         return NONE
     mean = number(values.mean, digits)
@@ -78,14 +77,14 @@ def spread(values: Summary | None, digits: int = 3) -> str:
 
 
 def p_value(p: float, *, below: bool = False) -> str:
-    """A p-value with three digits, or what it lies below."""
+    """Format a p-value with three digits, or as a bound that it is below."""
     if below or p < 0.0005:
         return f"<{number(p if below else 0.001)}"
     return number(p)
 
 
 def percent(share: float) -> str:
-    """A share in percent, with as many digits as it needs.
+    """Format a share in percent, with as many digits as it needs.
 
     >>> percent(0.1), percent(0.125)
     ('10 %', '12.5 %')
@@ -97,7 +96,7 @@ def percent(share: float) -> str:
 
 
 def as_text(table: Table) -> str:
-    """The table for a terminal, with aligned columns."""
+    """Render a table for a terminal, with aligned columns."""
     shown = [
         [_unrepeated(group, i, table.stubs) for i in range(len(group))] for group in table.groups
     ]
@@ -124,7 +123,7 @@ def as_text(table: Table) -> str:
 
 
 def as_markdown(table: Table, *, heading: str = "###") -> str:
-    """The table in Markdown, under a heading; without one if the heading is empty."""
+    """Render a table in Markdown, under a heading unless the heading is empty."""
 
     def shown(cell: Cell) -> str:
         text = cell.text.replace("|", "\\|") + _FAR * cell.far
@@ -144,7 +143,7 @@ def as_markdown(table: Table, *, heading: str = "###") -> str:
 
 
 def as_latex(table: Table, *, label: str | None = None) -> str:
-    r"""The table as a LaTeX `table`; it needs `\usepackage{booktabs}`."""
+    r"""Render a table as a LaTeX `table`; it needs `\usepackage{booktabs}`."""
 
     def shown(cell: Cell) -> str:
         text = escape(cell.text) + r"$^\dagger$" * cell.far
@@ -180,28 +179,28 @@ _SPECIAL = re.compile("|".join(re.escape(c) for c in _LATEX))
 
 
 def escape(text: str) -> str:
-    r"""Text as LaTeX; spaces before percent signs do not break.
+    r"""Escape text for LaTeX; spaces before percent signs do not break.
 
-    >>> escape("+.004 < 5 %")
-    '+.004 $<$ 5~\\%'
+    >>> escape("+0.004 < 5 %")
+    '+0.004 $<$ 5~\\%'
     """
     return _SPECIAL.sub(lambda m: _LATEX[m[0]], text).replace(r" \%", r"~\%")
 
 
-#: The formats by the ending of a file.
+#: The formats by file ending.
 FORMATS: Mapping[str, Callable[[Table], str]] = MappingProxyType(
     {"txt": as_text, "md": as_markdown, "tex": as_latex}
 )
 
 
 def _notes(table: Table, best: str) -> list[str]:
-    """All sentences below a table; `best` is how the best is marked."""
+    """Return all sentences below a table; `best` is how the best is marked."""
     marked = [f"{best} {table.best}."] if table.best else []
     return [*table.notes, *marked, *([f"{_FAR} {table.far}."] if table.far else [])]
 
 
 def _unrepeated(group: Sequence[Sequence[Cell]], i: int, stubs: int) -> list[Cell]:
-    """A row of a group without the names that stand in the row above it."""
+    """Return a row of a group without the names that it shares with the row above."""
     cells = list(group[i])
     for column in range(stubs - 1 if i else 0):
         if cells[column] != group[i - 1][column]:

@@ -17,7 +17,7 @@ _ALTERNATIVES: tuple[Alternative, ...] = ("two-sided", "greater", "less")
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """How many values, their mean, and their standard deviation with the divisor n - 1.
+    """The number of values, their mean, and their standard deviation with the divisor n - 1.
 
     The deviation of a single value is NaN.
     """
@@ -31,7 +31,7 @@ class Summary:
 class Welch:
     """Welch's t-test: the statistic, the degrees of freedom, and the p-value.
 
-    All three are NaN where a side has fewer than two values.
+    All three are NaN if a side has fewer than two values.
     """
 
     t: float
@@ -40,34 +40,34 @@ class Welch:
 
 
 def summary(values: Iterable[float]) -> Summary:
-    """Count, mean and standard deviation.
+    """Return count, mean and standard deviation.
 
     >>> summary([1, 2, 3])
     Summary(count=3, mean=2.0, std=1.0)
     """
     array = np.array(list(values), dtype=np.float64)
     if not array.size:
-        raise DataError("there are no values to take the mean of")
+        raise DataError("there are no values to average")
     if not np.isfinite(array).all():
-        raise DataError("a value to take the mean of is no finite number")
+        raise DataError("a value to average is not a finite number")
     std = float(array.std(ddof=1)) if array.size > 1 else math.nan
     return Summary(int(array.size), float(array.mean()), std)
 
 
 def welch(a: Summary, b: Summary, *, alternative: Alternative = "two-sided") -> Welch:
-    """Whether the mean of `a` differs from that of `b`, with variances that may differ.
+    """Test whether the mean of `a` differs from that of `b`, with possibly unequal variances.
 
-    The paper tests on both sides. Two sides without any spread differ for sure, or, where the
-    means are equal, not at all.
+    The paper tests on both sides. If neither side has any spread, they differ for certain unless
+    the means are equal.
 
     Args:
         a: one side.
         b: the other side.
-        alternative: what is shown where p is small: that `a` is another than `b`, `greater`, or
-            `less`.
+        alternative: what a small p shows: that `a` differs from `b` ("two-sided"), is `greater`, or
+            is `less`.
     """
     if alternative not in _ALTERNATIVES:
-        raise DataError(f"the alternative is one of {_ALTERNATIVES}, not '{alternative}'")
+        raise DataError(f"the alternative must be one of {_ALTERNATIVES}, not '{alternative}'")
     if min(a.count, b.count) < 2:
         return Welch(math.nan, math.nan, math.nan)
     u, v = a.std**2 / a.count, b.std**2 / b.count
@@ -91,7 +91,7 @@ def _without_spread(difference: float, df: int, alternative: Alternative) -> Wel
 
 
 def benjamini_hochberg(ps: Sequence[float]) -> tuple[float, ...]:
-    """The p-values, adjusted for being many; those that are NaN stay so and do not count.
+    """Adjust p-values for multiple tests; NaN stays NaN and does not count as a test.
 
     >>> benjamini_hochberg([0.01, 0.04, 0.03])
     (0.03, 0.04, 0.04)
@@ -99,7 +99,7 @@ def benjamini_hochberg(ps: Sequence[float]) -> tuple[float, ...]:
     array = np.array(ps, dtype=np.float64)
     known = ~np.isnan(array)
     if ((array[known] < 0) | (array[known] > 1)).any():
-        raise DataError("a p-value is a number from 0 to 1")
+        raise DataError("a p-value must be a number from 0 to 1")
     if known.any():
         from scipy import stats
 

@@ -1,8 +1,8 @@
-"""Figures of sweeps: the paper's results figure, ours beside theirs, and metrics by fraction."""
+"""Draw figures of sweeps: the paper's results figure next to ours, and metrics by fraction."""
 
 from __future__ import annotations
 
-import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -11,30 +11,31 @@ from fotltn.errors import DataError, did_you_mean, listing
 from fotltn.reporting.theme import (
     BLACK,
     BLUE,
-    DOTTED,
     GREEN,
     GREY,
     ORANGE,
     PINK,
     SKY,
-    WHITE,
     YELLOW,
     drawing,
+    footer,
+    legend_above,
+    legend_over_all,
+    line_across,
     look,
     new_figure,
+    percent_ticks,
 )
 from reproduction.paper import published
 from reproduction.report.compare import Key, cells, data_sets, fractions, methods
 from reproduction.report.records import Record
-from reproduction.report.render import percent
 from reproduction.report.stats import Summary
 
 if TYPE_CHECKING:
-    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Markers differ in print, where colours do not.
+# Markers tell methods apart in print, where colours do not.
 _STYLES: Mapping[str, tuple[str, str]] = {
     "FOT-LTN+BK": (BLUE, "o"),
     "FOT-LTN": (ORANGE, "s"),
@@ -56,9 +57,10 @@ def results_figure(
     all_false: float | None = 1.0,
     paper: bool = True,
 ) -> Figure:
-    """PR-AUC above KB-SAT against the fraction, a column for each data set.
+    """Draw PR-AUC above KB-SAT against the fraction, with a column for each data set.
 
-    Lines are means and bands a standard deviation to either side; the paper's means are dashed.
+    Lines are means and bands are one standard deviation to either side; the paper's means are
+    dashed.
 
     Args:
         records: the runs.
@@ -66,14 +68,39 @@ def results_figure(
         all_false: the KB-SAT of predictions that are all false, drawn as a line.
         paper: whether to draw the paper's means.
     """
-    sources = data_sets(records)
+    names = methods(records)
+    figure, axes = _by_data(records, list(published.METRICS), names, paper=paper)
+    for j, data in enumerate(data_sets(records)):
+        line_across(axes[0][j], fmean(r.chance for r in records if r.data == data), "chance")
+        _kb_sat_lines(axes[1][j], (truth or {}).get(data), all_false)
+    return figure
+
+
+def methods_figure(records: Sequence[Record], names: Sequence[str], label: str) -> Figure:
+    """Draw PR-AUC of some methods against the fraction, with a column for each data set.
+
+    Args:
+        records: the runs.
+        names: the methods to draw.
+        label: the label of the axis.
+    """
+    chosen = [one for one in records if one.method in names]
+    figure, axes = _by_data(chosen, ["pr_auc"], names, paper=False)
+    axes[0][0].set_ylabel(label)
+    return figure
+
+
+def _by_data(
+    records: Sequence[Record], metrics: Sequence[str], names: Sequence[str], *, paper: bool
+) -> tuple[Figure, Any]:
+    """Draw a row of axes for each metric and a column for each data set, with legend and footer."""
+    sources, styles = data_sets(records), _styles(names)
     if not sources:
         raise DataError("there are no records to draw")
-    names, styles = methods(records), _styles(methods(records))
     with look():
-        figure = new_figure(3.6 * len(sources) + 0.4, 5.9)
-        axes = figure.subplots(2, len(sources), sharex=True, sharey="row", squeeze=False)
-        for i, metric in enumerate(published.METRICS):
+        figure = new_figure(3.6 * len(sources) + 0.4, 2.5 * len(metrics) + 0.8)
+        axes = figure.subplots(len(metrics), len(sources), sharex=True, sharey="row", squeeze=False)
+        for i, metric in enumerate(metrics):
             summaries = cells(records, metric)
             for j, data in enumerate(sources):
                 ax = axes[i][j]
@@ -81,21 +108,42 @@ def results_figure(
                     _draw(ax, summaries, data, name, styles[name])
                     if paper:
                         _draw_paper(ax, metric, data, name, styles[name])
-                if i == 0:
-                    ax.set_title(data)
-                    line_across(ax, fmean(r.chance for r in records if r.data == data), "chance")
-                else:
-                    _kb_sat_lines(ax, (truth or {}).get(data), all_false)
-                    ax.set_xlabel("share of the facts that are trained on")
-                if j == 0:
-                    ax.set_ylabel(published.METRICS[metric])
                 _ticks(ax, fractions(records))
+            axes[i][0].set_ylabel(published.METRICS[metric])
+        for j, data in enumerate(sources):
+            axes[0][j].set_title(data)
+            axes[-1][j].set_xlabel("share of the facts that are trained on")
         _legend(figure, names, styles, paper=paper)
-    return figure
+        footer(figure, f"{_bands(records)}; {origin(records)}")
+    return figure, axes
+
+
+def origin(records: Sequence[Record]) -> str:
+    """Say on which device and with which version runs were made, by method if these differ."""
+    made: dict[str, list[str]] = {}
+    for name in methods(records):
+        for one in records:
+            if one.method == name:
+                device = {"cpu": "processor", None: "unknown hardware"}.get(one.device, one.device)
+                where = f"{device}, fotltn {one.version or 'of unknown version'}"
+                names = made.setdefault(where, [])
+                if name not in names:
+                    names.append(name)
+    if len(made) == 1:
+        return next(iter(made))
+    return "; ".join(f"{', '.join(names)}: {where}" for where, names in made.items())
+
+
+def _bands(records: Sequence[Record]) -> str:
+    """Say what lines and bands stand for."""
+    counts = sorted(Counter((r.data, r.method, r.fraction) for r in records).values())
+    few, many = counts[0], counts[-1]
+    runs = f"{many} runs" if few == many else f"{few} to {many} runs"
+    return f"mean and standard deviation of {runs}" if many > 1 else "one run each"
 
 
 def predicates_figure(records: Sequence[Record], *, data: str | None = None) -> Figure:
-    """PR-AUC against the fraction, a small plot for each predicate and data set."""
+    """Draw PR-AUC against the fraction, with a small plot for each predicate and data set."""
     chosen = [one for one in records if data in (None, one.data)]
     predicates = tuple(dict.fromkeys(name for one in chosen for name in one.pr_auc_by))
     if not predicates:
@@ -133,32 +181,32 @@ def sweep(
     legend: bool = True,
     ax: Axes | None = None,
 ) -> Axes:
-    """A metric against the share of the facts that are trained on, a line for each method.
+    """Draw a metric against the share of facts used for training, with a line for each method.
 
-    Lines are means over the runs, and bands a standard deviation to either side.
+    Lines are means over the runs, and bands are one standard deviation to either side.
 
     Args:
-        records: the runs, as `reproduction.report.records.read` gives them.
-        metric: a number of a record, such as `pr_auc`, `kb_sat` or `violation_rate`, or an entry
-            of several, such as `pr_auc_by.Car` or `axioms.A1`.
+        records: the runs, as `reproduction.report.records.read` returns them.
+        metric: a number of a record, such as `pr_auc`, `kb_sat` or `violation_rate`, or an entry of
+            a field, such as `pr_auc_by.Car` or `axioms.A1`.
         data: the data set, if there are several.
         paper: whether to draw the paper's means, dashed, where it has them.
         legend: whether to name the methods.
-        ax: what to draw on, in place of a new figure.
+        ax: axes to draw on, instead of a new figure.
 
     Raises:
-        DataError: there are no such records, several data sets and none is chosen, or no run has
-            the metric.
+        DataError: there are no such records, there are several data sets and none is chosen, or no
+            run has the metric.
     """
     summaries, sources = cells(records, metric), data_sets(records)
     if not sources:
         raise DataError("there are no records to draw")
     if data is None and len(sources) > 1:
-        raise DataError(f"the records are of {listing(sources)}; choose one with data=…")
+        raise DataError(f"there are records of {listing(sources)}; choose one with data=…")
     chosen = data or sources[0]
     if chosen not in sources:
         hint = did_you_mean(chosen, sources) or f"there are {listing(sources)}"
-        raise DataError(f"no record is of the data set '{chosen}'; {hint}")
+        raise DataError(f"there are no records of the data set '{chosen}'; {hint}")
     names = [m for m in methods(records) if any(k[:2] == (chosen, m) for k in summaries)]
     if not names:
         raise DataError(f"no run on '{chosen}' has the metric '{metric}'")
@@ -173,7 +221,7 @@ def sweep(
         ax.set_xlabel("share of the facts that are trained on")
         ax.set_ylabel(published.METRICS.get(metric, metric))
         if legend:
-            ax.legend(frameon=False)
+            legend_above(ax)
     return ax
 
 
@@ -181,7 +229,7 @@ def sweep(
 
 
 def _styles(names: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """Colour and marker of each method; those without their own take turns."""
+    """Return colour and marker of each method; methods without their own take turns."""
     taken = {_STYLES[name][0] for name in names if name in _STYLES}
     free = [colour for colour in _COLOURS if colour not in taken]
     others = [name for name in names if name not in _STYLES]
@@ -223,26 +271,8 @@ def _kb_sat_lines(ax: Axes, truth: float | None, all_false: float | None) -> Non
         line_across(ax, all_false, "all false")
 
 
-def line_across(ax: Axes, value: float, text: str) -> None:
-    """A dotted line across, with its name at the right."""
-    ax.axhline(value, color=GREY, **DOTTED)
-    ax.annotate(
-        text,
-        (1, value),
-        xycoords=("axes fraction", "data"),
-        xytext=(-2, 2.5),
-        textcoords="offset points",
-        ha="right",
-        va="bottom",
-        color=GREY,
-        fontsize=8,
-        bbox={"facecolor": WHITE, "edgecolor": "none", "alpha": 0.8, "pad": 0.8},
-    )
-
-
 def _ticks(ax: Axes, shown: Sequence[float], *, every: int = 1) -> None:
-    ax.set_xticks(list(shown)[every - 1 :: every])
-    ax.xaxis.set_major_formatter(lambda share, _: percent(share))
+    percent_ticks(ax, list(shown)[every - 1 :: every])
     ax.tick_params(length=0)
 
 
@@ -258,13 +288,4 @@ def _legend(
     if paper:
         handles.append(Line2D([], [], color=GREY, marker="o", label="here (± std)", **_OURS))
         handles.append(Line2D([], [], color=GREY, marker="o", label="paper", **_THEIRS))
-    legend_below(figure, handles)
-
-
-def legend_below(figure: Figure, handles: Sequence[Artist]) -> int:
-    """A legend below a figure, in as many columns as there is room for; gives its rows."""
-    longest = max(len(str(handle.get_label())) for handle in handles)
-    columns = int(figure.get_figwidth() / (0.5 + 0.07 * longest))
-    columns = max(1, min(len(handles), columns))
-    figure.legend(handles=handles, loc="outside lower center", frameon=False, ncols=columns)
-    return math.ceil(len(handles) / columns)
+    legend_over_all(figure, handles)

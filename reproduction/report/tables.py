@@ -1,4 +1,4 @@
-"""The paper's Tables 1, 3 and 4, with ours beside theirs."""
+"""The paper's Tables 1, 3 and 4, with our figures next to the published ones."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from reproduction.report.compare import (
 from reproduction.report.records import Record
 from reproduction.report.render import Cell, Table, number, p_value, percent, row, spread
 
-#: How many facts of each predicate are true, of how many, by data set.
+#: The numbers of true facts and of all facts, by data set and predicate.
 Counts = Mapping[str, Mapping[str, tuple[int, int]]]
 
 
 def runs(counts: Sequence[int]) -> str:
-    """How many runs the cells of a table are over.
+    """Say how many runs are behind the cells of a table.
 
     >>> runs([10, 10]), runs([3, 10])
     ('10 runs', '3 to 10 runs')
@@ -34,7 +34,7 @@ def runs(counts: Sequence[int]) -> str:
 
 
 def statistics_table(statistics: Counts) -> Table:
-    """Table 1: the true facts of generated scenes beside the published counts."""
+    """Return Table 1: the true facts of generated scenes next to the published counts."""
     groups = []
     for data, counts in statistics.items():
         theirs = published.STATISTICS.get(data, {})
@@ -65,7 +65,7 @@ def statistics_table(statistics: Counts) -> Table:
 
 
 def _points(share: float, sign: str = "") -> str:
-    """Percentage points; a minus sign is one, and zero has none."""
+    """Format percentage points with a true minus sign, and no sign for zero."""
     return f"{round(100 * share, 1) + 0.0:{sign}.1f}".replace("-", "−")
 
 
@@ -76,7 +76,7 @@ def results_table(
     truth: Mapping[str, float] | None = None,
     all_false: float | None = None,
 ) -> Table:
-    """Table 3, for PR-AUC or KB-SAT: ours, the paper's, and the difference.
+    """Return Table 3 for PR-AUC or KB-SAT: ours, the paper's, and the difference.
 
     Args:
         records: the runs.
@@ -109,7 +109,7 @@ def results_table(
         if m in published.METHODS
     )
     return Table(
-        f"{name} by share of the facts that are trained on",
+        f"{name} by share of facts used for training",
         ("Data", "Method", "", *map(percent, columns)),
         tuple(groups),
         stubs=3,
@@ -117,13 +117,13 @@ def results_table(
             f"Mean ± standard deviation (divisor n − 1) over {counts}; "
             "the paper's deviations have the divisor n.",
         ),
-        best="the best of our means among the methods of the paper",
+        best="our best mean among the methods of the paper",
         far=f"further from the paper than {limits}" if limits else None,
     )
 
 
 def _best(compared: Mapping[tuple[str, str, float], Comparison], one: Comparison) -> bool:
-    """Whether a method of the paper is the best of those in the paper."""
+    """Return whether a method of the paper is the best of the paper's methods."""
     rivals = [
         c.ours.mean
         for (data, method, fraction), c in compared.items()
@@ -152,7 +152,7 @@ def _yardsticks(
     truth: Mapping[str, float],
     all_false: float | None,
 ) -> list[tuple[Cell, ...]]:
-    """Rows that say what the figures mean."""
+    """Return reference rows, such as the KB-SAT of the truth."""
     if metric == "pr_auc":
         chances = {
             f: [r.chance for r in records if (r.data, r.fraction) == (data, f)] for f in columns
@@ -169,7 +169,7 @@ def _yardsticks(
 
 
 def welch_table(records: Sequence[Record], *, between: tuple[str, str] = published.TESTED) -> Table:
-    """Table 4: Welch's t-tests on PR-AUC with corrected p-values, beside the published ones."""
+    """Return Table 4: Welch's t-tests on PR-AUC with corrected p-values, next to the paper's."""
     contested = contests(records, between=between)
     groups = [
         tuple(_contest(one) for one in contested if one.data == data) for data in data_sets(records)
@@ -192,8 +192,8 @@ def welch_table(records: Sequence[Record], *, between: tuple[str, str] = publish
         tuple(group for group in groups if group),
         stubs=2,
         notes=(
-            f"p has two sides and is corrected by Benjamini and Hochberg over all {len(contested)} "
-            "tests.",
+            "p is two-sided and corrected over all "
+            f"{len(contested)} tests (Benjamini and Hochberg).",
         ),
         best=f"p below {number(published.ALPHA, 2)}",
     )

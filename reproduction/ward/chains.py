@@ -1,7 +1,8 @@
-"""What patients and nurses of a ward do, as Markov chains of few states.
+"""The behaviour of patients and nurses of a ward, as Markov chains with few states.
 
-A state remembers so much of the past that what a point adds to the log-likelihood depends on the
-state at that point, and on what all others do. So tracks with evidence are drawn exactly.
+A state remembers enough of the past that the log-likelihood of a time point depends only on the
+state at that time point, and on what all others do. Tracks given evidence can therefore be drawn
+exactly.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from reproduction.ward.world import (
 
 Array = np.ndarray[Any, Any]
 
-# The states of a nurse: ready to rest; in the first, second … point of a rest; in the first,
-# second … point after it, in which no other begins.
+# The states of a nurse: ready to rest; in the first, second … time point of a rest; in the first,
+# second … time point after it, in which no other rest begins.
 READY, RESTING, PAUSING = 0, 1, REST.stop
 NURSE_STATES = PAUSING + PAUSE
 
@@ -38,12 +39,12 @@ class State(NamedTuple):
     """A state of a patient.
 
     Args:
-        kind: "well", "falls" ill at this point, "waits" for a nurse since then, "left" by a nurse,
-            or "tended".
-        points: for how many points, up to so many as matter.
-        nurse: who tends.
-        gap: tended for one point: for how many points nobody did before.
-        recovered: whether the patient has recovered before, or at this point.
+        kind: "well", "falls" ill at this time point, "waits" for a nurse since then, "left" by a
+            nurse, or "tended".
+        points: for how many time points, counted only as far as it matters.
+        nurse: the nurse who tends.
+        gap: for a patient tended for one time point, how long nobody tended them before.
+        recovered: whether the patient has recovered earlier or at this time point.
     """
 
     kind: str
@@ -55,10 +56,10 @@ class State(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PatientChain:
-    """The states of a patient, how probable they are at first, and after each other.
+    """The states of a patient, with their initial and transition probabilities.
 
-    Where a nurse may come, what is said here is probable only if she does not come elsewhere, and
-    staying alone is less probable; both are up to the gain of the states.
+    These probabilities assume that a nurse who may come does not go elsewhere, and that a patient
+    may always stay alone; the gain of the states corrects for both.
     """
 
     states: tuple[State, ...]
@@ -66,16 +67,16 @@ class PatientChain:
     transition: Array
 
     def where(self, *kinds: str) -> Array:
-        """Which states are of some kind."""
+        """Return which states are of some kinds."""
         return np.array([state.kind in kinds for state in self.states])
 
     def column(self, name: str) -> Array:
-        """A field of all states."""
+        """Return a field of all states."""
         return np.array([getattr(state, name) for state in self.states])
 
 
 def patient_chain(nurses: int) -> PatientChain:
-    """The chain of a patient with so many nurses."""
+    """Build the chain of a patient with this many nurses."""
     states = [State("well", WELL, -1, 0, False)]
     states += [State("well", points, -1, 0, True) for points in range(1, WELL + 1)]
     for recovered in (False, True):
@@ -98,7 +99,7 @@ def patient_chain(nurses: int) -> PatientChain:
 
 
 def _after(state: State, nurses: int) -> list[tuple[State, float]]:
-    """What may follow a state, as if all nurses could come, and nobody had to."""
+    """Return what may follow a state, as if all nurses could come and nobody had to."""
     recovered = state.recovered
     left = State("left", 1, -1, 0, recovered)
     match state.kind:
@@ -122,7 +123,7 @@ def _after(state: State, nurses: int) -> list[tuple[State, float]]:
 
 
 def nurse_chain() -> tuple[Array, Array]:
-    """The first states and the transitions of a nurse; staying ready is up to the gain."""
+    """Return the initial states and transitions of a nurse; the gain decides on staying ready."""
     table = np.zeros((NURSE_STATES, NURSE_STATES))
     for state in (READY, NURSE_STATES - 1):
         table[state, [READY, RESTING]] = 1.0, RESTS
@@ -137,7 +138,7 @@ def nurse_chain() -> tuple[Array, Array]:
 
 
 def phases(rests: Array) -> Array:
-    """The states of nurses by when they rest, with axes (trace, nurse, time)."""
+    """Return the states of nurses from when they rest, shape (trace, nurse, time)."""
     result = np.zeros(rests.shape, dtype=np.int64)
     for trace, nurse in product(*map(range, rests.shape[:2])):
         state = READY

@@ -1,15 +1,15 @@
-"""The Bayes limit of wards: what the labels tell one who knows how they come about.
+"""The Bayes limit of wards: what labels reveal if the process that made them is known.
 
-The true process, as in `reproduction.ward.world`, is the prior, labels that are wrong at known
-rates are the evidence, and the rota is known. No method that knows less ranks the facts better, on
-average.
+The prior is the true process, as in `reproduction.ward.world`. The evidence is labels that are
+wrong at known rates, and the rota is known. On average, no method that knows less ranks the facts
+better.
 
-The posterior is sampled by Gibbs sampling: one patient after another gets a new track, which says
-who tends them and when, and one nurse after another gets new rests, given all others. That step is
-exact, see `reproduction.ward.chains`. A nurse who tends one patient keeps another from her, so that
-chains move slowly between such ways to explain the labels. So each chain has copies for which
-labels count less, and chains that are next to each other exchange traces. Chains begin where
-nothing happens, or at a ward: if both give the same, the sampler has forgotten where it began.
+The posterior is sampled by Gibbs sampling: patients get new tracks, which say who tends them and
+when, and nurses get new rests, one after another, given all others. This step is exact, see
+`reproduction.ward.chains`. A nurse who tends one patient cannot tend another, so chains seldom
+switch between such explanations of the labels. Each chain therefore has copies for which labels
+count less, and neighbouring copies exchange traces. Chains start where nothing happens, or at a
+true ward: if both give the same result, the sampler has forgotten its start.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from reproduction.ward.world import COMES, LEARNED, RATES, RESTS, SORTS, WINDOW,
 
 SWEEPS, BURN_IN, CHAINS = 200, 100, 8
 
-#: How much labels count in the copies of a chain; the first are those that are asked for.
+#: How much labels count in the copies of a chain; the first copies give the result.
 RUNGS = (1.0, 0.7, 0.5, 0.35)
 
-_NEVER = -1e4  # the logarithm of what cannot be
+_NEVER = -1e4  # the log-probability of the impossible
 
 
 def posterior(
@@ -58,21 +58,21 @@ def posterior(
     start: Ward | None = None,
     device: str | torch.device = "cpu",
 ) -> Degrees:
-    """How probable every cell of the learned predicates is, given the rota and noisy labels.
+    """Compute the probability of every cell of the learned predicates, given rota and labels.
 
     Args:
-        rota: what is given, with axes (trace, nurse, patient, time).
+        rota: the given rota, shape (trace, nurse, patient, time).
         labels: true or false facts, some of them wrong; there may be none.
-        seed: of the draws; they depend on nothing else.
-        rates: for each labelled predicate, how often its labels are wrong.
-        sweeps: how often everything is drawn in each chain, after the sweeps of `burn_in`.
-        burn_in: sweeps that do not count.
-        chains: how many samplers, each with draws of its own, the means are over.
-        start: where all chains begin; without it, nobody is ill.
-        device: where to compute.
+        seed: the seed of the draws, which depend on nothing else.
+        rates: how often the labels of each predicate are wrong.
+        sweeps: the number of sweeps of each chain, after those of `burn_in`.
+        burn_in: the number of sweeps that do not count.
+        chains: the number of independent chains to average over.
+        start: the ward at which all chains start; by default, nobody is ill.
+        device: the device to compute on.
 
     Returns:
-        The means by predicate, with axes (trace, arguments …, time).
+        The means by predicate, shape (trace, *arguments, time).
 
     Raises:
         DataError: labels do not fit the ward, a degree is neither 0 nor 1, or a number is out of
@@ -96,9 +96,9 @@ def posteriors(
     start: Ward | None = None,
     device: str | torch.device = "cpu",
 ) -> list[Degrees]:
-    """The posterior of one ward for each of several sets of labels, all computed together.
+    """Compute the posterior of one ward for several sets of labels at once.
 
-    Each set has its own seed, and gets what `posterior` gives for it, up to rounding.
+    Each set has its own seed, and its result equals that of `posterior` up to rounding.
     """
     check_sampling(len(labels), seeds, sweeps, burn_in, chains)
     traces, nurses, patients, steps = rota.shape
@@ -145,15 +145,15 @@ def _shapes(size: Size) -> dict[str, tuple[int, ...]]:
 
 
 class _Sampler:
-    """All patients and nurses in all chains of all runs, as they are drawn anew.
+    """Draws all patients and nurses in all chains of all runs.
 
-    A row is a copy of a chain of a run, the copies of a chain side by side in the order of `RUNGS`.
-    Tables have the axes (trace, entities …, time, row).
+    A row is a copy of a chain of a run; the copies of a chain are adjacent, in the order of
+    `RUNGS`. Tables have shape (trace, *entities, time, row).
 
     Args:
-        rota: with axes (trace, nurse, patient, time).
-        evidence: for each predicate, its table.
-        start: where chains begin; without it, nobody is ill.
+        rota: shape (trace, nurse, patient, time).
+        evidence: the table of evidence for each predicate.
+        start: the ward at which chains start; by default, nobody is ill.
     """
 
     def __init__(self, rota: Flags, evidence: Degrees, start: Ward | None) -> None:
@@ -204,7 +204,7 @@ class _Sampler:
         """Draw the track of every patient, and the rests of every nurse.
 
         Args:
-            draws: numbers in [0, 1), with axes (patient or nurse, trace, time, row).
+            draws: numbers in [0, 1), shape (patient or nurse, trace, time, row).
         """
         patients = self.is_ill.shape[1]
         for patient in range(patients):
@@ -213,11 +213,11 @@ class _Sampler:
             self._draw_nurse(nurse, draws[patients + nurse])
 
     def exchange(self, first: int, draws: Tensor) -> None:
-        """Let copies that are next to each other exchange traces, as labels say.
+        """Let neighbouring copies exchange traces, with the probability that labels imply.
 
         Args:
-            first: the first copy that looks at the one after it; then every second one does.
-            draws: numbers in [0, 1), with axes (trace, row).
+            first: the first copy that is compared with the one after it; then every second one is.
+            draws: numbers in [0, 1), shape (trace, row).
         """
         traces, rows = draws.shape
         likely = torch.zeros_like(draws)
@@ -238,14 +238,14 @@ class _Sampler:
             table.copy_(table.gather(-1, where))
 
     def _draw_patient(self, patient: int, draws: Tensor) -> None:
-        """A new track of a patient in all traces; axes are (trace, time, row, state)."""
+        """Draw a new track of a patient in all traces; tensors are (trace, time, row, state)."""
         tends, phase = self.tends, self.phase
         tends[:, :, patient] = False
         elsewhere = tends.any(2)
         rests = self.resting[phase]
         may_come = ~_before(elsewhere) & ~rests & self.rota[:, :, patient]
         may_come[:, :, 0] = False
-        # What a nurse would have done at the next point, had she been free.
+        # What a nurse would have done at the next time point if she had been free.
         ready = (phase == READY) | (phase == NURSE_STATES - 1)
         begins_rest = ready & _next(rests)
         alone = self.is_ill & ~tends.any(1)
@@ -279,7 +279,7 @@ class _Sampler:
             tends[:, nurse, patient] = by[state]
 
     def _draw_nurse(self, nurse: int, draws: Tensor) -> None:
-        """New rests of a nurse in all traces."""
+        """Draw new rests of a nurse in all traces."""
         busy = self.tends[:, nurse].any(1)
         before = _before(busy)
         alone = self.is_ill & ~self.tends.any(1)
@@ -295,12 +295,12 @@ class _Sampler:
         self.phase[:, nurse] = draw_paths(gain, self.nurse_start, table, draws)
 
     def count(self) -> None:
-        """Add what is true now, where labels count in full, to the totals."""
+        """Add the current state of copies in which labels count in full to the totals."""
         for name, table in self._now().items():
             self.totals[name] += table[..., :: len(RUNGS)]
 
     def _now(self) -> dict[str, Tensor]:
-        """What is true now."""
+        """Return what is true now."""
         cared = self.tends.any(1)
         soon = torch.zeros_like(cared)
         for ahead in range(1, min(WINDOW + 1, cared.shape[2])):
@@ -318,12 +318,12 @@ class _Sampler:
 
 
 def _before(table: Tensor) -> Tensor:
-    """A table as it was one point before; at the first point, false. Time is the last but one."""
+    """Shift a table one time point later; False at the first. Time is the second-last axis."""
     return pad(table[..., :-1, :], (0, 0, 1, 0))
 
 
 def _next(table: Tensor) -> Tensor:
-    """A table as it is one point later; at the last point, false."""
+    """Shift a table one time point earlier; False at the last."""
     return pad(table[..., 1:, :], (0, 0, 0, 1))
 
 

@@ -9,13 +9,13 @@ from dataclasses import replace
 
 import torch
 
-from fotltn.analysis.cells import cells_of
-from fotltn.analysis.prefix import Layer
 from fotltn.analysis.truncation import End
-from fotltn.analysis.violations import Counterexample, Violations
+from fotltn.analysis.view import View
+from fotltn.analysis.violations import Counterexample, WorstCells
 from fotltn.analysis.violations import counterexample as counterexample_of
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedAxiom, CheckedFormula, CheckedTheory, check
+from fotltn.logic.prefix import Layer
 from fotltn.project.scene import LEARNED as LEARNED
 from fotltn.project.scene import THEORY
 from fotltn.semantics import crisp
@@ -39,8 +39,8 @@ def violations(
     top: int = 10,
     threshold: float = 0.5,
     end: End = "undecided",
-) -> Violations:
-    return cells_of(axiom, tables, semantics, threshold, end=end).worst(top)
+) -> WorstCells:
+    return View(tables, semantics, threshold, end=end).cells(axiom).worst(top)
 
 
 def counterexample(
@@ -50,7 +50,7 @@ def counterexample(
     threshold: float = 0.5,
     end: End = "undecided",
 ) -> Counterexample | None:
-    return counterexample_of(cells_of(axiom, tables, STABLE_PRODUCT, threshold, end=end))
+    return counterexample_of(View(tables, STABLE_PRODUCT, threshold, end=end).cells(axiom))
 
 
 def carped(cars: int = 50, horizon: int = 100, seed: int = 0) -> Tables:

@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from fotltn import dsl, evaluate
-from fotltn.analysis.ask import ask
 from fotltn.analysis.predictions import predictions, write_table
+from fotltn.analysis.view import View
 from fotltn.errors import BuildError, CheckError, DataError
-from fotltn.grounding.dense import interpretation
+from fotltn.grounding.dense import tables_of_facts
 from fotltn.grounding.facts import read_facts
 from fotltn.logic.check import check
 from fotltn.semantics.config import CRISP, LOG_PRODUCT, STABLE_PRODUCT
@@ -80,14 +80,14 @@ FORMULAS = (
 def test_answers_are_those_of_evaluate(text, semantics):
     given = model((4, 2))
     threshold = 0.5 if semantics is CRISP else None
-    whole = ask(text, given, semantics, at="all")
+    whole = View(given, semantics).ask(text, at="all")
     assert whole.times == (0, 1, 2, 3)
     for trace, length in enumerate((4, 2)):
         expected = evaluate(
             text, tables(given, trace, length), semantics=semantics, at="all", threshold=threshold
         ).detach()
         torch.testing.assert_close(whole.tensor[trace, ..., :length], expected)
-        point = ask(text, given, semantics, at=1)
+        point = View(given, semantics).ask(text, at=1)
         torch.testing.assert_close(point.tensor[trace, ..., 0], expected[..., 1])
     beyond = whole.tensor[1, ..., 2:]
     assert bool((~beyond if semantics is CRISP else beyond.isnan()).all())
@@ -97,7 +97,7 @@ def test_answers_are_those_of_evaluate(text, semantics):
 def test_rows_name_entities_traces_and_times():
     given = model((4, 2))
     given = replace(given, names=replace(given.names, traces=("monday", "tuesday")))
-    answer = ask("Near(y, x)", given, STABLE_PRODUCT, at="all")
+    answer = View(given, STABLE_PRODUCT).ask("Near(y, x)", at="all")
     assert [a.name for a in answer.axes] == ["y", "x"]
     rows = list(answer.rows())
     assert len(rows) == 9 * 4 + 9 * 2
@@ -109,7 +109,7 @@ def test_rows_name_entities_traces_and_times():
     assert rows[-1] == {
         "y": "s2", "x": "s2", "trace": "tuesday", "time": 1, "value": near[1, 2, 2, 1].item(),
     }  # fmt: skip
-    late = ask("rain", given, STABLE_PRODUCT, at=3)
+    late = View(given, STABLE_PRODUCT).ask("rain", at=3)
     assert [(r["trace"], r["time"]) for r in late.rows()] == [("monday", 3)]  # tuesday has ended
 
 
@@ -119,19 +119,19 @@ def test_formulas_from_python_and_tables_of_facts():
     given = replace(given, predicates={**given.predicates, "Near": facts})
     x, y = dsl.variables("x y")
     (near,) = dsl.predicates("Near")
-    answer = ask(near(x, y), given, STABLE_PRODUCT, at="all")
+    answer = View(given, STABLE_PRODUCT).ask(near(x, y), at="all")
     torch.testing.assert_close(answer.tensor[0], facts.dense(torch.float64)[0])
 
 
 def test_what_cannot_be_asked():
     given = model()
     with pytest.raises(CheckError, match="unknown predicate 'Q'"):
-        ask("Q(x)", given, STABLE_PRODUCT)
+        View(given, STABLE_PRODUCT).ask("Q(x)")
     for at in (4, -1, True):
         with pytest.raises(DataError, match=r"does not exist: there are 0 to 3"):
-            ask("P(x)", given, STABLE_PRODUCT, at=at)
+            View(given, STABLE_PRODUCT).ask("P(x)", at=at)
     with pytest.raises(BuildError, match="expected a formula"):
-        ask(3, given, STABLE_PRODUCT)  # type: ignore[arg-type]
+        View(given, STABLE_PRODUCT).ask(3)  # type: ignore[arg-type]
 
 
 # --- predictions -----------------------------------------------------------------------------
@@ -147,7 +147,7 @@ def test_predictions_can_be_read_as_facts(tmp_path, lengths, suffix):
     facts = read_facts([file], SIGNATURE)
     assert facts.lengths == lengths
     assert facts.warnings == ()
-    back = interpretation(facts, SIGNATURE)
+    back = tables_of_facts(facts, SIGNATURE)
     assert facts.entities == {"s": ("s0", "s1", "s2")}
     for predicate, degrees in given.predicates.items():
         assert isinstance(degrees, torch.Tensor)
@@ -193,7 +193,7 @@ def test_entities_that_a_trace_lacks_are_left_out():
     rows = predictions(given, ["Near"]).to_pylist()
     assert len(rows) == 9 * 4 + 4 * 2
     assert {r["arg2"] for r in rows if r["trace"] == "1"} == {"s0", "s1"}
-    answer = ask("Near(x, y)", given, STABLE_PRODUCT, at="all")
+    answer = View(given, STABLE_PRODUCT).ask("Near(x, y)", at="all")
     assert len(list(answer.rows())) == 9 * 4 + 4 * 2
     found = violations(THEORY.axiom("N1"), given, STABLE_PRODUCT, top=100)
     assert {v.binding["x"] for v in found if v.trace == 1} == {"s0", "s1", "s#2"}

@@ -7,12 +7,15 @@ import pytest
 import torch
 
 import fotltn as fot
-from fotltn.analysis import audit, violations
-from fotltn.analysis.cell_rows import cell_rows, conjuncts
-from fotltn.analysis.cells import Cell, Cells, cells_of
+from fotltn.analysis import audit, worst
+from fotltn.analysis.cell_rows import cell_rows
+from fotltn.analysis.cells import Cell, Cells
+from fotltn.analysis.view import View
 from fotltn.analysis.violations import counterexample
+from fotltn.analysis.worst import worst_by_rows
 from fotltn.logic import core as c
 from fotltn.logic.check import check, check_formula
+from fotltn.logic.parts import conjuncts
 from fotltn.semantics.config import CRISP
 from fotltn.semantics.sparse import SparseTable
 from fotltn.semantics.tables import Tables
@@ -35,7 +38,7 @@ def random_cells(seed: int) -> Cells:
     for sort, size in model.sizes.items() if rng.random() < 0.5 else ():
         present[sort] = torch.rand(model.batch, size, model.horizon) < 0.8
     tables = replace(model, predicates=predicates, present=present)
-    return cells_of(checked, tables, CRISP, end=rng.choice(["final", "undecided"]))
+    return View(tables, CRISP, end=rng.choice(["final", "undecided"])).cells(checked)
 
 
 def compare(seeds: range, without: pytest.MonkeyPatch) -> tuple[int, int]:
@@ -46,7 +49,7 @@ def compare(seeds: range, without: pytest.MonkeyPatch) -> tuple[int, int]:
         rows = [cells.worst(top) for top in TOPS]
         first = counterexample(cells)
         with without.context() as blocks:
-            blocks.setattr(violations, "cell_rows", lambda _: None)
+            blocks.setattr(worst, "cell_rows", lambda _: None)
             assert [one.as_dict() for one in rows] == [cells.worst(n).as_dict() for n in TOPS]
             assert first == counterexample(cells)
         seen += rows[-1].violated > 3 and cell_rows(cells) is not None
@@ -68,10 +71,13 @@ def test_violations_of_many_cases_are_those_of_blocks(monkeypatch):
 def test_the_mean_of_an_antecedent_is_that_of_blocks(monkeypatch):
     for seed in range(40):
         cells = random_cells(seed)
-        mean = audit._mean_antecedent(cells)
+        if cells.prefix.rule is None:
+            continue
+        total, number = audit._antecedents(cells)
         with monkeypatch.context() as without:
             without.setattr(audit, "cell_rows", lambda _: None)
-            assert mean == pytest.approx(audit._mean_antecedent(cells), abs=1e-12)
+            again = audit._antecedents(cells)
+            assert again == pytest.approx((total, number), abs=1e-9)
 
 
 def flights(size: int, horizon: int) -> Tables:
@@ -92,7 +98,7 @@ def test_violations_follow_the_facts():
     """Pairs of a hundred thousand entities in a hundred hours would be 10^12 cells."""
     size = 100_000
     tables = flights(size, 100)
-    worst = cells_of(THEORY.axioms[0], tables, CRISP, budget=2**30).worst(2)
+    worst = View(tables, CRISP, budget=2**30).cells(THEORY.axioms[0]).worst(2)
     near = tables.predicates["Near"]
     assert isinstance(near, SparseTable)
     assert worst.violated == near.facts
@@ -107,10 +113,10 @@ def test_violations_follow_the_facts():
 
 def test_what_has_no_room_as_rows_goes_by_blocks():
     tables = flights(40, 20)
-    cells = cells_of(THEORY.axioms[0], tables, CRISP)
-    few = replace(cells, budget=9_000)
-    assert violations._by_rows(few, 3) is None
-    assert violations._by_rows(cells, 3) is not None
+    cells = View(tables, CRISP).cells(THEORY.axioms[0])
+    few = cells.viewed(budget=9_000)
+    assert worst_by_rows(few, 3) is None
+    assert worst_by_rows(cells, 3) is not None
 
 
 def test_variables_that_a_formula_lacks_are_listed_too():
@@ -124,7 +130,7 @@ def test_variables_that_a_formula_lacks_are_listed_too():
     tables = replace(tables, predicates={"P": some, "Near": tables.predicates["Near"]})
     empty = SparseTable(torch.zeros(4, 0, dtype=torch.int64), torch.zeros(0), (1, 3, 3, 2))
     tables = replace(tables, predicates={**tables.predicates, "Near": empty})
-    cells = cells_of(formula, tables, CRISP)
+    cells = View(tables, CRISP).cells(formula)
     rows = cell_rows(cells)
     assert rows is not None
     assert [a.name for a in rows.axes] == ["y", "x", "z"]

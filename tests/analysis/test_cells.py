@@ -10,21 +10,18 @@ import pytest
 import torch
 
 import fotltn
-from fotltn.analysis.ask import ask
-from fotltn.analysis.audit import audit
-from fotltn.analysis.cells import Cell, Cells, cells_of
+from fotltn.analysis.cells import Cell, Cells
 from fotltn.analysis.error_shares import shared_cells
 from fotltn.analysis.explain.explanation import why
 from fotltn.analysis.over_time import truth_over_time
-from fotltn.analysis.rules import rules
-from fotltn.analysis.satisfaction import satisfaction
+from fotltn.analysis.view import View
 from fotltn.errors import DataError
 from fotltn.logic import core as c
 from fotltn.logic.check import check, check_formula
 from fotltn.logic.text import text_of, written
 from fotltn.semantics.config import CRISP, PMean, Semantics
 from fotltn.semantics.config import STABLE_PRODUCT as STABLE
-from fotltn.semantics.from_tensors import interpret
+from fotltn.semantics.from_tensors import tables_of_tensors
 from fotltn.semantics.tables import Names, Tables
 from fotltn.syntax.load import parse_theory
 from fotltn.syntax.parse import parse_formula
@@ -56,11 +53,11 @@ PAIRS = {"pairs": torch.tensor([[0, 1], [1, 0]])}
 
 
 def made(names: Names = NAMES) -> Tables:
-    return replace(interpret(THEORY.signature, TABLES, relations=PAIRS), names=names)
+    return replace(tables_of_tensors(THEORY.signature, TABLES, relations=PAIRS), names=names)
 
 
 def cells(name: str, semantics: Semantics = STABLE, names: Names = NAMES) -> Cells:
-    return cells_of(THEORY.axiom(name), made(names), semantics)
+    return View(made(names), semantics).cells(THEORY.axiom(name))
 
 
 def test_cells_are_those_of_the_forall_and_g_that_a_formula_begins_with():
@@ -119,7 +116,7 @@ def test_cells_that_there_are_not(axiom, binding, more, message):
 
 
 def test_an_axiom_that_there_is_not():
-    with pytest.raises(DataError, match="no axiom 'A4'; there are 'A1', 'A2', 'A3'"):
+    with pytest.raises(DataError, match="no axiom 'A4'; available: 'A1', 'A2', 'A3'"):
         cells("A4")
 
 
@@ -135,25 +132,27 @@ def test_names_must_fit_the_tables():
 
 A1 = THEORY.axiom("A1")
 WITH_THRESHOLD = {
-    "cells": lambda tables, t: cells_of(A1, tables, STABLE, t),
+    "cells": lambda tables, t: View(tables, STABLE, t).cells(A1),
     "violations": lambda tables, t: violations(A1, tables, STABLE, threshold=t),
     "counterexample": lambda tables, t: counterexample(A1, tables, threshold=t),
-    "rules": lambda tables, t: rules([A1], tables, threshold=t, resamples=0),
-    "audit": lambda tables, t: audit(THEORY, tables, STABLE, learned=["Stop"], threshold=t),
-    "satisfaction": lambda tables, t: satisfaction(THEORY, tables, CRISP, t),
-    "ask": lambda tables, t: ask("Stop(x)", tables, CRISP, threshold=t),
+    "rules": lambda tables, t: View(tables, threshold=t, theory=THEORY).rules(resamples=0),
+    "audit": lambda tables, t: View(
+        tables, STABLE, learned=["Stop"], threshold=t, theory=THEORY
+    ).audit(),
+    "satisfaction": lambda tables, t: View(tables, CRISP, t, theory=THEORY).satisfaction(),
+    "ask": lambda tables, t: View(tables, CRISP, threshold=t).ask("Stop(x)"),
 }
 
 
 @pytest.mark.parametrize("threshold", [0.0, -0.5, 1.5, math.nan])
 @pytest.mark.parametrize("call", WITH_THRESHOLD.values(), ids=WITH_THRESHOLD)
 def test_a_threshold_is_one_that_some_degrees_are_above_and_others_not(call, threshold):
-    with pytest.raises(DataError, match="a threshold lies above 0 and at most at 1"):
+    with pytest.raises(DataError, match="a threshold must be above 0 and at most 1"):
         call(made(), threshold)
 
 
 def test_satisfactions_are_what_evaluate_gives():
-    found = satisfaction(THEORY, made(), STABLE.with_p(2))
+    found = View(made(), STABLE.with_p(2), theory=THEORY).satisfaction()
     assert [a.name for a in found] == ["A1", "A2", "A3"]
     tables = {n: torch.as_tensor(t) for n, t in TABLES.items()}
     for axiom in THEORY.axioms:
@@ -162,7 +161,7 @@ def test_satisfactions_are_what_evaluate_gives():
     assert json.dumps(found.as_dict())
     with pytest.raises(DataError, match="no axiom 'B'"):
         found["B"]
-    assert satisfaction(THEORY, made(), CRISP)["A1"] in (0.0, 1.0)
+    assert View(made(), CRISP, theory=THEORY).satisfaction()["A1"] in (0.0, 1.0)
 
 
 def test_an_explanation_is_all_of_its_parts():

@@ -5,12 +5,13 @@ from dataclasses import replace
 import pytest
 import torch
 
-from fotltn.analysis.cells import Cells, cells_of
+from fotltn.analysis.cells import Cells
 from fotltn.analysis.changes import Change, change_at, overlay, placed, with_changes
 from fotltn.analysis.explain.explanation import why
 from fotltn.analysis.predictions import as_csv, stated_facts
+from fotltn.analysis.view import View
 from fotltn.errors import DataError
-from fotltn.grounding.dense import interpretation
+from fotltn.grounding.dense import tables_of_facts
 from fotltn.grounding.facts import read_facts
 from fotltn.logic.check import check, check_formula
 from fotltn.semantics.config import STABLE_PRODUCT
@@ -51,8 +52,8 @@ def cells(request, tmp_path) -> dict[str, Cells]:
     checked = check(parse_theory(THEORY))
     (tmp_path / "stated.csv").write_text(FACTS)
     facts = read_facts([tmp_path / "stated.csv"], checked.signature, horizon=3)
-    tables = interpretation(facts, checked.signature, sparse=request.param)
-    return {a.name: cells_of(a, tables, STABLE_PRODUCT) for a in checked.axioms}
+    tables = tables_of_facts(facts, checked.signature, sparse=request.param)
+    return {a.name: View(tables, STABLE_PRODUCT).cells(a) for a in checked.axioms}
 
 
 CHANGES = (
@@ -66,7 +67,7 @@ CHANGES = (
 @pytest.mark.parametrize("name", ["Brake", "Slow", "Pair"])
 def test_a_changed_cell_is_that_of_changed_tables(cells, name):
     one = cells[name]
-    other = replace(one, tables=with_changes(one.tables, CHANGES))
+    other = one.viewed(tables=with_changes(one.tables, CHANGES))
     heat = other.over_time()
     for row in range(one.rows):
         for time in range(3):
@@ -108,7 +109,7 @@ def test_what_is_defined_follows_unless_it_is_changed_itself(cells):
     one = cells["Damp"]
     wet = check_formula(parse_formula("rain & Stop(x)"), one.tables.signature)
     tables = replace(one.tables, decisions=Decisions(definitions={"Wet": wet}))
-    defined = replace(one, tables=tables)
+    defined = one.viewed(tables=tables)
     cell = defined.find({"x": "c"}, 2, "two")
     change = Change("rain", (), 2, "two", 1.0)
     leaf = {n.ground: n.truth for n, _ in why(defined, cell, changes=[change]).tree.levels()}
@@ -150,7 +151,7 @@ def test_changed_facts_are_a_file_that_reads_the_same(cells, tmp_path):
     tables = with_changes(cells["Brake"].tables, CHANGES)
     (tmp_path / "facts.csv").write_bytes(as_csv(stated_facts(tables)))
     signature = tables.signature
-    again = interpretation(read_facts([tmp_path / "facts.csv"], signature), signature, sparse=True)
+    again = tables_of_facts(read_facts([tmp_path / "facts.csv"], signature), signature, sparse=True)
     for name in signature.predicates:
         assert torch.allclose(again.predicate(name), tables.predicate(name)), name
     assert torch.equal(again.relation("pairs"), tables.relation("pairs"))

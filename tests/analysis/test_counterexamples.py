@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from fotltn.analysis.prefix import Prefix, prefix
 from fotltn.analysis.truncation import if_longer
 from fotltn.decisions import two_valued
+from fotltn.logic.prefix import Prefix, prefix
 from fotltn.semantics import crisp
 from tests.analysis.scenes import cell_weights, counterexample
 from tests.analysis.test_violations import RULE, case, crisp_values, one

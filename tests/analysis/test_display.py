@@ -9,16 +9,18 @@ import pytest
 import torch
 
 import fotltn
-from fotltn.analysis.ask import ask
-from fotltn.analysis.cells import Cell, cells_of
+from fotltn.analysis.cells import Cell
 from fotltn.analysis.explain.explanation import why
+from fotltn.analysis.metrics import report
 from fotltn.analysis.over_time import truth_over_time
-from fotltn.analysis.satisfaction import satisfaction
+from fotltn.analysis.view import View
 from fotltn.logic.check import check
 from fotltn.semantics.config import STABLE_PRODUCT
-from fotltn.semantics.from_tensors import interpret
+from fotltn.semantics.from_tensors import tables_of_tensors
 from fotltn.semantics.tables import Names
 from fotltn.syntax.load import parse_theory
+from fotltn.syntax.notebook import MOST, table
+from fotltn.syntax.show import show
 from tests.analysis.scenes import violations
 from tests.syntax.test_notebook import pixels, words
 
@@ -38,7 +40,7 @@ def theory():
 
 @pytest.fixture
 def tables(theory):
-    tables = interpret(theory.signature, TABLES)
+    tables = tables_of_tensors(theory.signature, TABLES)
     return replace(tables, names=Names(entities={"agent": (ODD, "bus")}))
 
 
@@ -53,41 +55,45 @@ def shown(value) -> str:
 def test_a_checked_theory_is_its_declarations_and_axioms(theory):
     found = shown(theory)
     assert "sort agent\npredicate Near(agent)\npredicate Stop(agent)" in found
-    assert html.escape(theory.axioms[0].source._repr_latex_()) in found
+    assert html.escape(show(theory.axioms[0].source, "unicode")) in found
     assert found == parse_theory(THEORY)._repr_html_()
 
 
 def test_satisfactions_are_a_table(theory, tables):
-    found = satisfaction(theory, tables, STABLE_PRODUCT)
+    found = View(tables, STABLE_PRODUCT, theory=theory).satisfaction()
     assert f"{found['A1']:.3f}" in shown(found)
-    assert "no axioms" in shown(satisfaction(check(parse_theory("sort s")), tables, STABLE_PRODUCT))
+    assert "no axioms" in shown(
+        View(tables, STABLE_PRODUCT, theory=check(parse_theory("sort s"))).satisfaction()
+    )
 
 
 def test_an_answer_is_a_row_for_each_binding(tables):
-    found = shown(ask("Near(x)", tables, STABLE_PRODUCT, at="all"))
+    found = shown(View(tables, STABLE_PRODUCT).ask("Near(x)", at="all"))
     assert found.count("<img") == 2
     assert [p[3] for p in pixels(found)] == [255, 51, 0]
     assert "&lt;script&gt;" in found
     unnamed = replace(tables, names=Names())
-    now = shown(ask("F Near(x)", unnamed, STABLE_PRODUCT))
+    now = shown(View(unnamed, STABLE_PRODUCT).ask("F Near(x)"))
     assert "agent#0" in now
     assert "<img" not in now
-    whole = shown(ask("forall x. Near(x)", tables, STABLE_PRODUCT))
+    whole = shown(View(tables, STABLE_PRODUCT).ask("forall x. Near(x)"))
     assert whole.count("<tr") == 2
 
 
 def test_long_answers_are_cut(theory):
-    big = interpret(theory.signature, {"Near": torch.rand(80, 2), "Stop": torch.rand(80, 2)})
-    found = shown(ask("Near(x)", big, STABLE_PRODUCT, at="all"))
+    big = tables_of_tensors(
+        theory.signature, {"Near": torch.rand(80, 2), "Stop": torch.rand(80, 2)}
+    )
+    found = shown(View(big, STABLE_PRODUCT).ask("Near(x)", at="all"))
     assert found.count("<img") == 50
     assert "30 more rows" in found
 
 
 def test_answers_of_several_traces_say_which(theory):
     predicates = {"Near": torch.rand(2, 1, 3), "Stop": torch.rand(2, 1, 3)}
-    two = interpret(theory.signature, predicates, lengths=[3, 1])
+    two = tables_of_tensors(theory.signature, predicates, lengths=[3, 1])
     two = replace(two, names=Names(traces=("a", "b")))
-    found = shown(ask("Near(x)", two, STABLE_PRODUCT, at="all"))
+    found = shown(View(two, STABLE_PRODUCT).ask("Near(x)", at="all"))
     assert "<th" in found
     assert len(pixels(found[found.index(">b<") :])) == 1
 
@@ -101,17 +107,17 @@ def test_violations_are_a_table(theory, tables):
 
 
 def test_a_heat_map_has_a_strip_for_each_of_the_worst_rows(theory, tables):
-    heat = truth_over_time(cells_of(theory.axioms[0], tables, STABLE_PRODUCT))
+    heat = truth_over_time(View(tables, STABLE_PRODUCT).cells(theory.axioms[0]))
     found = shown(heat)
     assert found.count("<img") == 2
     worst = heat.values[int(heat.order[0])]
     assert [p[3] for p in pixels(found)] == [round(255 * (1 - float(u))) for u in worst]
-    assert html.escape(theory.axioms[0].source._repr_latex_()) in found
-    assert f"{heat.violated} of 6 cells are false" in found
+    assert html.escape(show(theory.axioms[0].source, "unicode")) in found
+    assert f"{heat.violated} of 6 cells are violated" in found
 
 
 def test_an_explanation_has_tree_strips_facts_and_repair(theory, tables):
-    found = why(cells_of(theory.axioms[0], tables, STABLE_PRODUCT), Cell(0, (0,), 0))
+    found = why(View(tables, STABLE_PRODUCT).cells(theory.axioms[0]), Cell(0, (0,), 0))
     page = shown(found)
     assert "Smallest repair:" in page
     assert "no smaller set of facts will do" in page
@@ -128,6 +134,9 @@ def test_a_model_shows_how_far_its_axioms_hold():
     assert "Model of Stop:" in found
     assert "2 epochs" in found
     assert f"{model.satisfaction()['A1']:.3f}" in found
+    assert "$" not in found  # formulas need no renderer
+    assert repr(model.history).startswith("<2 epochs: loss ")
+    assert repr(model.history[:1]).startswith("(Epoch(number=1,")
     assert model.fixed == ("Near",)
     assert shown(model.ask("Stop(x)", at="all")).count("ego") >= 1
     reason = model.why("A1", {"x": "ego"}, time=0)
@@ -138,3 +147,18 @@ def test_a_model_shows_how_far_its_axioms_hold():
         "Near",
         "Stop",
     }
+
+
+def test_metrics_are_a_line_and_a_table():
+    scores = {"Stop": ([1, 0, 1], [0.9, 0.2, 0.7]), "Run": ([0, 1], [0.1, 0.6])}
+    measured = report(scores)
+    assert repr(measured) == "<metrics of 2 predicates, 5 facts: mean PR-AUC 1.000, chance 0.583>"
+    page = shown(measured)
+    assert page.count("<tr") == 4
+    assert "0.583" in page
+
+
+def test_long_tables_are_cut_with_a_count():
+    page = table(["number"], ([n] for n in range(MOST + 7)))
+    assert page.count("<tr") == 1 + MOST
+    assert "7 more rows" in page

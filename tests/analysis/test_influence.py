@@ -6,10 +6,9 @@ import pytest
 import torch
 
 import fotltn
-from fotltn.analysis.audit import audit
 from fotltn.analysis.audit_data import FindingKind
-from fotltn.analysis.cells import cells_of
 from fotltn.analysis.influence import guarded, influences, weak_axioms
+from fotltn.analysis.view import View
 from fotltn.logic.check import check
 from fotltn.semantics.config import CRISP, named, semantics_of
 from fotltn.syntax.load import parse_theory
@@ -62,7 +61,7 @@ def tables(checked, entities: int = 4, horizon: int = 5):
 )
 def test_given_conditions_become_a_guard(axiom, wanted):
     checked = theory(f"axiom A: {axiom}")
-    (one,) = influences(checked, tables(checked), PLAIN, ["Learned"])
+    (one,) = influences(View(tables(checked), PLAIN, theory=checked, learned=["Learned"]))
     assert one.suggestion == (None if wanted is None else f"axiom A: {wanted}")
     if wanted is None:
         return
@@ -70,7 +69,7 @@ def test_given_conditions_become_a_guard(axiom, wanted):
     other = theory(f"axiom A: {wanted}")
     both = [
         {(tuple(v.binding.values()), v.time) for v in cells.worst(1000) if v.violated}
-        for cells in (cells_of(t.axioms[0], tables(t), CRISP, 0.5) for t in (checked, other))
+        for cells in (View(tables(t), CRISP, 0.5).cells(t.axioms[0]) for t in (checked, other))
     ]
     assert both[0] == both[1]
     assert both[0] or "Rare" in axiom  # which is true once
@@ -80,7 +79,7 @@ def test_the_gain_is_that_of_the_cells_that_are_left():
     checked = theory(
         "axiom A: forall x. G(Rare(x) -> Learned(x))", "axiom B: forall x. G Learned(x)"
     )
-    weak, strong = influences(checked, tables(checked), PLAIN, ["Learned"])
+    weak, strong = influences(View(tables(checked), PLAIN, theory=checked, learned=["Learned"]))
     assert weak.slope == pytest.approx(1 / 20)  # one of twenty cells
     assert weak.gain == pytest.approx(20 / 5)  # inside of time, four points have nobody
     assert strong.slope == pytest.approx(1)
@@ -93,7 +92,7 @@ def test_an_audit_warns_of_what_moves_nothing():
         "axiom A: forall x. G(Rare(x) -> Learned(x))", "axiom B: forall x. G Learned(x)"
     )
     data = tables(checked, entities=100)
-    result = audit(checked, data, PLAIN, learned=["Learned"])
+    result = View(data, PLAIN, learned=["Learned"], theory=checked).audit()
     weak = [w for w in result.warnings if w.kind is FindingKind.INFLUENCE]
     assert [w.axiom for w in weak] == ["A"]
     assert "hardly any influence" in weak[0].message
@@ -104,8 +103,10 @@ def test_an_audit_warns_of_what_moves_nothing():
 
 def test_nothing_moves_if_nothing_is_learned():
     checked = theory("axiom A: forall x. G(Rare(x) -> Learned(x))")
-    assert influences(checked, tables(checked), PLAIN, []) == ()
-    assert influences(checked, tables(checked), named("crisp"), ["Learned"]) == ()
+    assert influences(View(tables(checked), PLAIN, theory=checked, learned=[])) == ()
+    assert (
+        influences(View(tables(checked), named("crisp"), theory=checked, learned=["Learned"])) == ()
+    )
 
 
 def test_a_formula_without_a_rule_has_no_guard():
@@ -132,7 +133,9 @@ def test_training_warns_once_of_all_that_move_nothing(batches):
     )  # fmt: skip
     (warning,) = [w for w in model.warnings if "influence" in w]
     assert warning.startswith("A, B: hardly any influence on what is learned")
-    assert weak_axioms(model.theory, model.truth, model.semantics, ["Learned", "Also"]) == (
+    assert weak_axioms(
+        View(model.truth, model.semantics, theory=model.theory, learned=["Learned", "Also"])
+    ) == (
         "A",
         "B",
     )

@@ -12,9 +12,9 @@ import torch
 
 from fotltn.analysis import evaluate_cells as sweeping
 from fotltn.analysis import over_time
-from fotltn.analysis.cells import cells_of
 from fotltn.analysis.over_time import shades, truth_over_time
 from fotltn.analysis.truncation import if_longer
+from fotltn.analysis.view import View
 from fotltn.errors import DataError
 from fotltn.logic.check import CheckedAxiom, check_formula
 from fotltn.semantics import crisp, reference
@@ -35,7 +35,7 @@ def case(seed: int, semantics):
     model = replace(model, relations={"pairs": model.relations["pairs"].unique(dim=0)})
     parsed = parse_formula(rng.choice(PREFIXES).format(rng.choice(BODIES)))
     axiom = CheckedAxiom("R", check_formula(parsed, SIGNATURE).formula, 1.0, parsed)
-    return axiom, cells_of(axiom, model, semantics)
+    return axiom, View(model, semantics).cells(axiom)
 
 
 @pytest.mark.parametrize("small", [False, True], ids=["at once", "in parts"])
@@ -73,7 +73,7 @@ def test_values_are_those_of_the_evaluators(seed, small, monkeypatch):
     assert heat.count == int(counted.sum())
     assert heat.violated == int((counted & ~truth & ~cut).sum())
     assert heat.undecided == int((counted & cut).sum())
-    final = truth_over_time(replace(cells, end="final"))
+    final = truth_over_time(cells.viewed(end="final"))
     assert (final.violated, final.undecided) == (int((counted & ~truth).sum()), 0)
     shown = {row for row in range(len(heat.errors)) if (heat.truth[row] != 2).any()}
     assert set(heat.order.tolist()) == shown
@@ -126,7 +126,7 @@ def test_traces_are_rows_of_their_own():
     cells = world("G Stop(x)", {"Stop": torch.rand(2, 3, 4)}, lengths=[4, 2])
     heat = truth_over_time(cells)
     assert [row.trace for row in heat.worst(6)].count(1) == 3
-    assert set(heat.of_trace(1).tolist()) == {3, 4, 5}
+    assert {row.row for row in heat.worst(6) if row.trace == 1} == {3, 4, 5}
     assert heat.values[3:, 2:].isnan().all()
     assert not heat.values[3:, :2].isnan().any()
     assert heat.lengths == (4, 2)

@@ -11,13 +11,12 @@ import torch
 
 from fotltn import check, check_formula, parse_formula
 from fotltn.analysis import evaluate_cells as sweeping
-from fotltn.analysis.audit import audit
-from fotltn.analysis.cells import Cells, cells_of
+from fotltn.analysis.cells import Cells
 from fotltn.analysis.counts import count
 from fotltn.analysis.over_time import NO_TRUTH, truth_over_time
 from fotltn.analysis.presence import present_where_used
-from fotltn.analysis.rules import rules
 from fotltn.analysis.truncation import if_longer
+from fotltn.analysis.view import View
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedAxiom
 from fotltn.semantics import crisp
@@ -27,7 +26,7 @@ from fotltn.syntax import formula as f
 from fotltn.syntax.load import parse_theory
 from fotltn.tree import children, postorder
 from tests.analysis.scenes import about, cell_weights, counterexample, violations
-from tests.helpers import numbered, random_formula
+from tests.helpers import numbered, random_formula, seeds
 
 THEORY = check(
     parse_theory(
@@ -78,7 +77,7 @@ def lonely(text: str, here: list[bool] | None = None, length: int | None = None)
         names=numbered({"car": 1, "ped": 1}),
         present={"ped": torch.tensor([[here]])},
     )
-    return cells_of(checked_axiom(text), tables, STABLE_PRODUCT)
+    return View(tables, STABLE_PRODUCT).cells(checked_axiom(text))
 
 
 def times(cells: Cells) -> list[int]:
@@ -163,10 +162,10 @@ def test_both_entities_of_a_pair_are_asked_for():
     for binder in ("forall (x, y) in pairs", "forall x, y"):
         cells = lonely(f"{binder}. G(Cross(y) -> X Stop(x))")
         cars = torch.tensor([[[True, True, True, True, True, False, True]]])
-        cells = replace(cells, tables=replace(cells.tables, present={"car": cars}))
+        cells = cells.viewed(tables=replace(cells.tables, present={"car": cars}))
         assert times(cells) == [0, 1, 2, 3, 5, 6]  # the car is used at the next point
         both = {"car": cars, "ped": torch.tensor([[HERE]])}
-        cells = replace(cells, tables=replace(cells.tables, present=both))
+        cells = cells.viewed(tables=replace(cells.tables, present=both))
         assert times(cells) == [1, 2, 5]
 
 
@@ -179,17 +178,21 @@ def test_what_is_absent_is_neither_listed_nor_counted_nor_a_counterexample():
     first = counterexample(axiom, tables)
     assert first is not None
     assert first.time == 1
-    heat = truth_over_time(cells_of(axiom, tables, STABLE_PRODUCT))
+    heat = truth_over_time(View(tables, STABLE_PRODUCT).cells(axiom))
     assert (heat.count, heat.violated) == (3, 3)
     assert heat.values[0].isnan().tolist() == [not here for here in HERE]
-    (rule,) = rules([axiom], tables, resamples=0)
+    (rule,) = View(tables).rules([str(axiom.source)], resamples=0)
     assert (rule.absent, rule.overall.support, rule.as_dict()["absent"]) == (4, 3, 4)
-    (row,) = audit(replace(THEORY, axioms=(axiom,)), tables, STABLE_PRODUCT, learned=["Wet"]).axioms
-    assert (row.on_model.cells, row.on_model.violations, row.on_model.absent) == (3, 3, 4)
+    (row,) = (
+        View(tables, STABLE_PRODUCT, learned=["Wet"], theory=replace(THEORY, axioms=(axiom,)))
+        .audit()
+        .axioms
+    )
+    assert (row.on_model.count, row.on_model.violated, row.on_model.absent) == (3, 3, 4)
     nobody = replace(tables, present={"ped": torch.zeros(1, 1, 7, dtype=torch.bool)})
     assert counterexample(axiom, nobody) is None
     assert violations(axiom, nobody, STABLE_PRODUCT).absent == 7
-    assert len(truth_over_time(cells_of(axiom, nobody, STABLE_PRODUCT))) == 0
+    assert len(truth_over_time(View(nobody, STABLE_PRODUCT).cells(axiom))) == 0
 
 
 def test_what_is_absent_has_no_part_in_the_errors_of_rows():
@@ -209,7 +212,7 @@ def test_what_is_absent_has_no_part_in_the_errors_of_rows():
     )
     for semantics in (STABLE_PRODUCT, CRISP):
         threshold = 0.6 if semantics.boolean else 0.5
-        heat = truth_over_time(cells_of(axiom, tables, semantics, threshold))
+        heat = truth_over_time(View(tables, semantics, threshold).cells(axiom))
         assert heat.errors.tolist() == [0.0, 1.0]
         assert heat.order.tolist() == [1, 0]
         assert [row.error for row in heat.worst(2)] == [1.0, 0.0]
@@ -339,13 +342,13 @@ def random_axiom(rng: random.Random) -> CheckedAxiom:
 
 
 @pytest.mark.parametrize("end", ["final", "undecided"])
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize("seed", seeds(50, 150))
 def test_cells_and_base_rates_against_brute_force(seed, end, monkeypatch):
     rng = random.Random(seed)
     tables, axiom = random_world(rng), random_axiom(rng)
     if seed % 3 == 0:
         monkeypatch.setattr(sweeping, "MAX_CELLS", 5)
-    cells = cells_of(axiom, tables, STABLE_PRODUCT, end=end)
+    cells = View(tables, STABLE_PRODUCT, end=end).cells(axiom)
     assert cells.prefix.rule is not None
 
     def present(layers, body):
@@ -399,7 +402,7 @@ def test_the_cases_of_brute_force_are_not_trivial():
     for seed in range(50):
         rng = random.Random(seed)
         tables, axiom = random_world(rng), random_axiom(rng)
-        found, _ = count(cells_of(axiom, tables, STABLE_PRODUCT))
+        found, _ = count(View(tables, STABLE_PRODUCT).cells(axiom))
         some += bool(found.cells.sum() > 3 and found.absent.sum() > 3)
     assert some > 20
 

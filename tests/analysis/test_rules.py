@@ -3,6 +3,7 @@
 import itertools
 import math
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,8 @@ import torch
 
 from fotltn import DataError, check
 from fotltn.analysis.counts import ratio
-from fotltn.analysis.rules import Draws, estimate, rules
+from fotltn.analysis.rules import Draws, estimate
+from fotltn.analysis.view import View
 from fotltn.logic.check import check_formula
 from fotltn.logic.span import reach
 from fotltn.semantics.config import GODEL, STABLE_PRODUCT
@@ -83,9 +85,9 @@ class Scene:
 
 
 def counted(scene, names=None, *, presence=False, **options):
-    axioms = [a for a in THEORY.axioms if names is None or a.name in names]
-    strengths = rules(axioms, scene.tables(presence=presence), **{"resamples": 0, **options})
-    return {rule.name: rule for rule in strengths}
+    axioms = tuple(a for a in THEORY.axioms if names is None or a.name in names)
+    view = View(scene.tables(presence=presence), theory=replace(THEORY, axioms=axioms))
+    return {rule.name: rule for rule in view.rules(**{"resamples": 0, **options})}
 
 
 def sums(cells):
@@ -273,7 +275,7 @@ def test_many_entities_are_counted_a_part_at_a_time(monkeypatch):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"threshold": 0}, "a threshold lies above 0"),
+        ({"threshold": 0}, "a threshold must be above 0"),
         ({"traces": []}, "some of the traces 0 to 3"),
         ({"traces": [4]}, "some of the traces 0 to 3"),
         ({"resamples": -1}, "resamples are a whole number"),
@@ -361,7 +363,7 @@ def test_how_far_ahead_a_formula_looks(text, wanted):
 
 def test_old_names_of_attributes_warn():
     rule = counted(Scene(0), ["A1"])["A1"]
-    with pytest.warns(DeprecationWarning, match=r"Rule\.whole is called overall now"):
+    with pytest.warns(DeprecationWarning, match=r"Rule\.whole is now called overall"):
         assert rule.whole is rule.overall
     with pytest.raises(AttributeError, match="'Rule' object has no attribute 'hole'"):
         _ = rule.hole

@@ -5,15 +5,16 @@ import itertools
 import pytest
 import torch
 
-from fotltn.analysis.cells import Cells, cells_of
+from fotltn.analysis.cells import Cells
 from fotltn.analysis.explain.explanation import why
 from fotltn.analysis.some_cells import some_cells
-from fotltn.analysis.violations import first_violations
+from fotltn.analysis.view import View
+from fotltn.analysis.worst import worst_by_rows
 from fotltn.errors import LimitError
-from fotltn.grounding.dense import interpretation
+from fotltn.grounding.dense import tables_of_facts
 from fotltn.grounding.facts import read_facts
 from fotltn.logic.check import check
-from fotltn.semantics.config import STABLE_PRODUCT
+from fotltn.semantics.config import CRISP, STABLE_PRODUCT
 from fotltn.semantics.sparse import SparseTable
 from fotltn.semantics.tables import Value, gather, gather_facts
 from fotltn.syntax.load import parse_theory
@@ -50,8 +51,8 @@ def cells(request, tmp_path) -> dict[str, Cells]:
     (tmp_path / "facts.csv").write_text(text)
     checked = check(parse_theory(THEORY))
     facts = read_facts([tmp_path / "facts.csv"], checked.signature)
-    tables = interpretation(facts, checked.signature, sparse=request.param)
-    return {a.name: cells_of(a, tables, STABLE_PRODUCT) for a in checked.axioms}
+    tables = tables_of_facts(facts, checked.signature, sparse=request.param)
+    return {a.name: View(tables, STABLE_PRODUCT).cells(a) for a in checked.axioms}
 
 
 @pytest.mark.parametrize("name", ["Brake", "Guarded", "Inside", "Pair", "Inner", "Now"])
@@ -79,11 +80,11 @@ def test_some_bindings_are_as_among_all(cells, name):
 @pytest.mark.parametrize("name", ["Brake", "Guarded", "Pair", "Inner"])
 def test_first_violations_are_counted_and_listed(cells, name):
     heat = cells[name].over_time()
-    first = first_violations(cells[name], 1000)
+    first = worst_by_rows(cells[name].viewed(semantics=CRISP), 1000)
     assert first is not None
-    assert (first.violated, first.undecided) == (heat.violated, heat.undecided)
-    assert first.count == heat.count - heat.undecided
-    wrong = {(cell.trace, cell.numbers, cell.time) for cell in first.cells}
+    assert first.tally == heat.tally
+    listed = [one.cell for one in first.worst if one.violated]
+    wrong = {(cell.trace, cell.numbers, cell.time) for cell in listed}
     for row, time in (heat.truth == 0).nonzero().tolist():
         cell = cells[name].cell(row, time)
         assert (cell.trace, cell.numbers, time) in wrong

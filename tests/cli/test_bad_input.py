@@ -143,7 +143,7 @@ CASES = {
     "facts of binary garbage": Case("train p", "facts.csv", garbage(FACTS)),
     "facts without rows": Case(
         "train p",
-        "no fact mentions an entity of sort 'agent'",
+        "networks need entities of sort 'agent'",
         lambda: FACTS.write_text("predicate,arg1,arg2,time,truth\n"),
     ),
     "no facts at all": Case("train p", "no facts to learn from", toml('["facts.csv"]', "[]")),
@@ -154,13 +154,13 @@ CASES = {
         "train p", "'Stop' is 1 here, but 0 at", added(FACTS, "Stop,c1,,0,0\nStop,c1,,0,1\n")
     ),
     "a horizon that is too small": Case(
-        "train p", "beyond the horizon of 3 points", toml("train = 0.1", "horizon = 3")
+        "train p", "beyond the horizon of 3 time points", toml("train = 0.1", "horizon = 3")
     ),
     "a feature that is no number": Case("train p", "expected a finite number", features("nan")),
     "a feature that is missing": Case("train p", "expected a finite number", features("")),
     "labels for what is computed from given facts": Case(
         "train p",
-        "labels for 'Run', which nothing learns",
+        "labels for 'Run', which is not learned",
         toml('Run = "network"', 'Run = {formula = "Close(x, x)", variables = ["x"]}'),
     ),
     # where a model goes
@@ -186,22 +186,22 @@ CASES = {
         "score m", "'x' not listed", lambda: Path("m/x").write_text("")
     ),
     # score
-    "a threshold of nothing": Case("score m --threshold 0", "a threshold lies above 0"),
+    "a threshold of nothing": Case("score m --threshold 0", "a threshold must be above 0"),
     "a threshold that is a word": Case("score m --threshold high", "'--threshold'", status=2),
     "test facts that are not there": Case("score m --facts no.csv", "no.csv: no such file"),
     "test facts of strangers": Case(
         "score m --facts s.csv",
-        "the model knows no 'c99'",
+        "the model has no 'c99'",
         lambda: Path("s.csv").write_text("predicate,arg1,time\nStop,c99,0\n"),
     ),
     "test facts of later times": Case(
         "score m --facts s.csv",
-        "beyond the end of the model's trace",
+        "after the end of the model's trace",
         lambda: Path("s.csv").write_text("predicate,arg1,time\nStop,c1,77\n"),
     ),
     "test facts of given predicates": Case(
         "score m --facts s.csv",
-        "no facts of what the model learns",
+        "no facts about what the model learns",
         lambda: Path("s.csv").write_text("predicate,arg1,arg2,time\nClose,c1,p1,0\n"),
     ),
     # ask
@@ -219,7 +219,7 @@ CASES = {
     "no query": Case("ask m", "Missing argument", status=2),
     # violations, audit, predict
     "violations of an unknown axiom": Case("violations m A14", "the theory has no axiom 'A14'"),
-    "violations at a threshold of 2": Case("violations m --crisp --threshold 2", "not at 2.0"),
+    "violations at a threshold of 2": Case("violations m --crisp --threshold 2", "not 2.0"),
     "the audit of nothing": Case("audit e", "it has no manifest.json"),
     "the audit of a file": Case("audit p/facts.csv", "it is a file, not a folder"),
     "the audit of a project with bad facts": Case(

@@ -8,9 +8,8 @@ from fotltn.files import ROOT
 from fotltn.learn.store import read_folder, write_folder
 from fotltn.project.build import build
 from fotltn.project.config import read_config
-from fotltn.project.find import find_model
+from fotltn.project.find import find_model, load_project
 from fotltn.project.model import model_of
-from fotltn.project.rules import load_project
 from fotltn.project.world import read_world
 from fotltn.syntax.load import load_theory, parse_theory
 from tests.project.common import THEORY, changed, project
@@ -38,7 +37,7 @@ def test_the_theory_of_a_model_includes_nothing(tmp_path, monkeypatch, path):
     with pytest.raises(ParseError) as caught:
         load_model(tmp_path / "m")
     (refusal,) = caught.value.diagnostics
-    assert refusal.message == "the theory of a model includes nothing"
+    assert refusal.message == "the theory of a model cannot include files"
     assert "secret" not in str(caught.value).replace("../secret", "")
 
 
@@ -140,7 +139,7 @@ def test_tables_outside_a_project_are_read_with_a_warning(tmp_path, monkeypatch)
         "facts.csv", "agents.csv", "places.csv"
     ]  # fmt: skip
     assert all(w.span is not None and w.span.line == 7 for w in warnings)
-    assert any("outside its folder" in w.message for w in load_project(folder).fact_warnings)
+    assert any("outside its folder" in w.message for w in load_project(folder).warnings)
     assert told(read_config(folder, data=tmp_path / "tables")) == [], "the user says where"
     monkeypatch.setenv(ROOT, str(tmp_path))
     assert told(read_config(folder)) == []

@@ -23,7 +23,7 @@ BAD_CALLS = {  # what follows the command, and the whole message
     "--at ALL": f"{AT} 'ALL'",
     "--semantics godell": "unknown semantics 'godell'; did you mean 'godel'?",
     "--semantics GOGUEN": "unknown semantics 'GOGUEN'; did you mean 'goguen'?",
-    "--semantics xyz": "unknown semantics 'xyz'; there are "
+    "--semantics xyz": "unknown semantics 'xyz'; available: "
     + ", ".join(f"'{name}'" for name in SEMANTICS),
     "--semantics product --p 2": "the semantics 'product' has no p",
     "--semantics log-product --p 2": "the semantics 'log-product' has no p",
@@ -34,11 +34,11 @@ BAD_CALLS = {  # what follows the command, and the whole message
     "--p nan": f"{P} nan",
     "--threshold 0.5": "a threshold needs the semantics 'crisp', not 'stable-product'",
     "--semantics godel --threshold 1": "a threshold needs the semantics 'crisp', not 'godel'",
-    "--semantics crisp": "'Stop' has the degree 0.5, where only 0 and 1 are allowed "
-    "(in a guard, or under the crisp semantics without a threshold)",
+    "--semantics crisp": "'Stop' has the degree 0.5; a guard, or the crisp semantics "
+    "without a threshold, allows only 0 and 1",
     "--horizon 0": "the horizon must be at least 1, not 0",
     "--horizon -3": "the horizon must be at least 1, not -3",
-    '--formula Car("bob")': "no entity of sort 'agent' is named 'bob'; there are 'c1', 'c2'",
+    '--formula Car("bob")': "no entity of sort 'agent' is named 'bob'; available: 'c1', 'c2'",
     "--facts no.csv": "cannot read no.csv: no such file",
     "--facts .": "cannot read .: it is a folder, not a file",
     "--facts t.fot": "cannot read t.fot: the name must end in one of "
@@ -219,7 +219,7 @@ def test_bad_facts(folder, call):
 def test_facts_beyond_the_horizon(call):
     status, out, err = call(*EVAL, "--horizon", 2)
     assert (status, out) == (1, "")
-    assert "beyond the horizon of 2 points" in err
+    assert "beyond the horizon of 2 time points" in err
     assert "f.csv:4" in err
 
 

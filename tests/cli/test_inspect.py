@@ -75,7 +75,7 @@ def test_wrong_calls(call, args, message):
 def test_the_end_of_traces_is_chosen(call, monkeypatch):
     ends: list[str] = []
     monkeypatch.setattr(
-        "fotltn.web.serve.serve", lambda read, **_: ends.extend(side.end for side in read())
+        "fotltn.web.serve.serve", lambda read, **_: ends.extend(side.view.end for side in read())
     )
     for more in ((), ("--end", "final"), ("--end", "undecided")):
         assert call("inspect", THEORY, FACTS, "--no-open", *more).status == 0

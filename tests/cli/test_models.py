@@ -16,7 +16,7 @@ import pytest
 
 import fotltn
 from fotltn.project.model import load_model
-from fotltn.web.inspected import of_model
+from fotltn.web.sides import side_of
 from tests.cli.conftest import succeed
 from tests.project.common import project
 
@@ -86,7 +86,7 @@ def test_a_model_whose_replacement_was_cut_off_is_read_by_all(call, home, tmp_pa
     (tmp_path / "runs" / "model").rename(new)
     old.mkdir()
     assert [call(*command) for command in commands] == before
-    assert of_model(tmp_path / path).model is not None
+    assert side_of(tmp_path / path).model is not None
     assert load_model(tmp_path / "runs" / "model").reason == "all epochs are done"
     assert new.exists()
     assert call("train", tmp_path / "runs").status == 0  # which finishes it
@@ -145,7 +145,7 @@ def test_score_on_facts_of_a_file(call, tmp_path):
     file.write_text("predicate,arg1,arg2,time,truth\nStop,c1,,3,1\nStop,c2,,3,0\nClose,c1,p1,0,1\n")
     status, out, err = call("score", "scene", "--facts", file)
     assert status == 0
-    assert err == "warning: facts of 'Close' are left out, since the model does not learn that\n"
+    assert err == "warning: facts of 'Close' are left out, because the model does not learn them\n"
     assert rows(out)[0][:2] == ["predicate", "facts"]
     assert rows(out)[1][:3] == ["Stop", "2", "1"]
 
@@ -237,7 +237,7 @@ def test_violations_of_an_axiom(call):
     lines = out.splitlines()
     assert lines[0].startswith("A6: forall x. G(Car(x) -> Run(x) | Stop(x))")
     assert lines[1] == (
-        f"Value {found.value:.3f}; {found.violated:,} of {found.count:,} are violated, "
+        f"Value {found.value:.3f}; {found.violated:,} of {found.decided:,} cells are violated, "
         f"{found.weak:,} not fully true."
     )
     assert lines[2].startswith("Each binding of x, time; a share is of the sum of (1 - value)^4")
@@ -260,7 +260,8 @@ def test_without_axioms_none_is_called_true(call, tmp_path):
 
 def test_violations_for_machines(call):
     found = json.loads(call("violations", "runs", "A3", "--top", 10**6, "--json").out)
-    listed = found["violations"]
+    listed = found["worst"]
+    assert found["violations"] == listed  # the key of version 0.1.0
     assert found["axiom"] == "A3"
     assert {v["trace"] for v in listed} == {"r1", "r2"}
     order = [(not v["violated"], -v["share"]) for v in listed]
@@ -269,7 +270,7 @@ def test_violations_for_machines(call):
     assert (found["weak"], found["absent"]) == (len(listed), 0)
     assert found["weak"] <= found["count"]
     two = json.loads(call("violations", "runs", "A3", "--top", 2, "--json").out)
-    assert two == {**found, "violations": listed[:2]}
+    assert two == {**found, "worst": listed[:2], "violations": listed[:2]}
 
 
 def test_the_worst_of_all_axioms(call):
@@ -296,7 +297,7 @@ def test_counterexamples(call):
     assert text == "A7: false at x = c1, time 0: Run(c1)@0 is true, Stop(c1)@0 is true.\n"
     every = call("violations", "scene", "--crisp", "--threshold", "1").out.splitlines()
     assert len(every) == 13
-    assert every[4] == "A5: true, where degrees from 1 on are true."
+    assert every[4] == "A5: true, where degrees of at least 1 are true."
 
 
 # --- audit ------------------------------------------------------------------------------------

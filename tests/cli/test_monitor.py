@@ -129,7 +129,7 @@ def test_steps_before_an_error_are_shown(call, monkeypatch):
     [
         (["--input", "no.jsonl"], "cannot read no.jsonl: No such file"),
         (["--semantics", "gödel"], "unknown semantics"),
-        (["--threshold", "2"], "a threshold lies above 0"),
+        (["--threshold", "2"], "a threshold must be above 0"),
     ],
 )
 def test_bad_calls(call, monkeypatch, args, message):

@@ -111,7 +111,9 @@ def test_what_a_posterior_cannot_do_is_refused_in_place(call, tmp_path):
     refused = call("train", folder)
     assert (refused.status, refused.out) == (1, "")
     assert "project.toml:12:1: error: 'Slow' is computed by a network" in refused.err
-    assert '= kind = "auto", which samples it without, or method = "gradient"' in refused.err
+    assert (
+        '= kind = "auto", which samples it without a network, or method = "gradient"' in refused.err
+    )
 
 
 def test_axioms_that_no_world_obeys_are_named(call, tmp_path):
@@ -297,12 +299,9 @@ def test_the_plan_of_a_project(call):
 
 def test_the_plan_as_if_the_method_was_another(call, tmp_path):
     folder = project(tmp_path / "p", TOML.replace('method = "posterior"\n', ""))
-    refused = call("plan", folder)
-    assert (refused.status, refused.out) == (1, "")
-    assert refused.err == (
-        f"error: the project '{folder}' learns by gradients, and its theory is planned\n"
-        "      = fotltn plan THEORY --size SORT=NUMBER …; or --posterior, for sampling\n"
-    )
+    told = call("plan", folder)
+    assert told.status == 0
+    assert told.out.startswith("learns by gradients")
     assert call("plan", folder, "--posterior").out == PLAN
 
 
@@ -359,7 +358,7 @@ def test_doubts_that_cannot_be(call, tmp_path):
     gradient = project(tmp_path / "g", TOML.replace('method = "posterior"\n', ""))
     call("train", gradient, "--epochs", "1")
     assert call("doubt", gradient).err == (
-        "error: labels are doubted by sampled worlds, and this model has none\n"
+        "error: doubts about labels come from sampled worlds, and this model has none\n"
         '      = train the project with method = "posterior"\n'
     )
 

@@ -15,6 +15,7 @@ import pytest
 
 import fotltn
 from fotltn.errors import DataError
+from fotltn.format import share
 from fotltn.project.propose import propose
 from fotltn.project.proposed_files import project_text, theory_text
 from fotltn.project.table_columns import Role
@@ -75,8 +76,8 @@ def test_rules_are_counted_as_a_loop_counts_them(tmp_path):
     ]
     held = [then == "1" for now, then in pairs if now == "1"]
     base = sum(then == "1" for _, then in pairs) / len(pairs)
-    share = sum(held) / len(held)
-    assert rule[2] == f"holds {share:.3f} of {len(held)} times; by chance it would {base:.3f}"
+    often = share(sum(held) / len(held))
+    assert rule[2] == f"holds in {often} of {len(held)} cases; {share(base)} by chance"
     assert rule[1] == "G forall x where Here(x). (Failed(x) -> WX (Here(x) -> Failed(x)))"
 
 
@@ -243,12 +244,12 @@ def test_columns_that_say_nothing_and_cells_that_are_empty(tmp_path):
     proposal = propose(path)
     whys = {c.name: c.why for c in proposal.main.of(Role.UNUSED)}
     assert whys == {
-        "year": "all rows have the same", "ok": "all rows have the same",
+        "year": "the same in every row", "ok": "the same in every row",
         "tags": "its type is list<element: string>", "note": "180 of 180 cells are empty",
     }  # fmt: skip
     text = project_text(proposal, None)
     assert 'missing = { "heat" = "last" }' in text
-    assert '# not used: "year" (all rows have the same)' in text
+    assert '# not used: "year" (the same in every row)' in text
     with pytest.raises(DataError, match="'tags' cannot be learned"):
         propose(path, ["tags"])
     assert roles(path, "ok")["ok"] == "learned predicate"
@@ -292,7 +293,7 @@ WRONG: dict[str, tuple[list[str], list[list[object]], str]] = {
     "nothing to learn": (["who", "size"], [["a", 1.5], ["b", 2]], "no column is true or false"),
     "no rows": (["who", "late"], [], "there are no rows"),
     "no entities": (
-        ["who", "late"], [["a", 1], ["a", 0]], "no row can be told from the others",
+        ["who", "late"], [["a", 1], ["a", 0]], "rows cannot be told apart",
     ),
     "some times with a zone": (
         ["who", "when", "late"],
@@ -319,12 +320,12 @@ def test_what_cannot_be_learned(tmp_path, call):
     path = machines(tmp_path)
     with pytest.raises(DataError, match="no column 'faield'; did you mean 'failed'"):
         propose(path, ["faield"])
-    with pytest.raises(DataError, match="'heat' cannot be learned, since it is not true or false"):
+    with pytest.raises(DataError, match="'heat' cannot be learned, because it is not true or"):
         propose(path, ["heat"])
     cases: list[tuple[list[object], str]] = [
         (["--learn", "failed"], "--learn names a column of a table: --from TABLE"),
         (["--from", path, "--paper"], "--paper cannot be combined"),
-        (["--from", path, "--from", path], "two tables are called 'machines.csv'"),
+        (["--from", path, "--from", path], "two tables are named 'machines.csv'"),
         (["--from", tmp_path / "none.csv"], "cannot read"),
     ]
     for options, expected in cases:

@@ -223,8 +223,8 @@ def test_what_fits_nowhere_is_said(tmp_path):
     years = write(tmp_path / "years.csv", ["year", "rain"], [[1990, 3], [1991, 4]])
     proposal = propose([*plant(tmp_path)[:2], odd, years])
     notes = {t.path.stem: t.note for t in proposal.tables if t.note}
-    assert notes["notes"] == ("no column names entities of others, or says anything of its own")
-    assert "times are not those" in notes["years"]
+    assert notes["notes"] == ("no column links to another table or adds information")
+    assert "times do not match those" in notes["years"]
     assert "# not used: notes.csv" in project_text(proposal, None)
 
 
@@ -240,7 +240,7 @@ def test_wrong_calls(tmp_path, call):
         status, _, err = call("new", *options)
         assert (status, expected in err) == (1, True), err
     assert not (tmp_path / "new").exists()
-    with pytest.raises(DataError, match=r"two tables are called 'readings\.csv'"):
+    with pytest.raises(DataError, match=r"two tables are named 'readings\.csv'"):
         propose([tables[0], tables[0]])
 
 

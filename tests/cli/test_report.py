@@ -82,7 +82,7 @@ def test_the_usual_name(call, home):
         (["runs", "-o", "notes.txt"], "notes.txt is there, and is no report of fotltn"),
         (["runs", "-o", "notes.txt/x.html"], "cannot write notes.txt/x.html"),
         (["runs", "-o", "/dev/full", "--force"], "it is not a plain file"),
-        (["runs", "--threshold", "0"], "a threshold lies above 0"),
+        (["runs", "--threshold", "0"], "a threshold must be above 0"),
         (["notes.txt"], "it is a file, not a folder"),
     ],
 )

@@ -117,7 +117,7 @@ BAD = {
     "[data.split]",
     "t.fot --facts f.csv --presence Her": "unknown predicate 'Her' for presence; did you mean "
     "'Here'?",
-    "t.fot --facts f.csv --threshold 0": "a threshold lies above 0 and at most at 1, not at 0.0",
+    "t.fot --facts f.csv --threshold 0": "a threshold must be above 0 and at most 1, not 0.0",
     "t.fot --facts f.csv --resamples 2000000": "the resamples are a whole number up to 1,000,000, "
     "not 2000000",
     "t.fot --facts f.csv --formula Near(x)": "a rule has no free variables, but 'Near(x)' has 'x'; "
@@ -125,7 +125,7 @@ BAD = {
     "t.fot --facts f.csv --semantics crips": "unknown semantics 'crips'; did you mean 'crisp'?",
     "empty.fot --facts f.csv": None,
     "nowhere": "there is no project at 'nowhere': no file 'project.toml'; `fotltn new FOLDER` "
-    "makes one",
+    "creates one",
 }
 
 
@@ -175,7 +175,7 @@ def test_a_project_with_other_tables_and_other_rules(call, tmp_path):
     ("options", "message"),
     [
         (["--facts", "f.csv"], "--facts, --presence, --horizon and --step need"),
-        (["--data", "nowhere"], "there is no folder 'nowhere' with tables of data"),
+        (["--data", "nowhere"], "there is no data folder 'nowhere'"),
         (["--part", "tset"], "there is no part 'tset' of the traces; did you mean 'test'?"),
         (["--theory", "no.fot"], "no.fot"),
     ],
@@ -189,7 +189,7 @@ def test_what_is_wrong_with_a_project(call, options, message):
 def test_other_commands_take_another_folder(call, tmp_path):
     for command in ("train", "audit"):
         status, _, err = call(command, JAAD, "--data", tmp_path / "none")
-        assert (status, "there is no folder" in err) == (1, True)
+        assert (status, "there is no data folder" in err) == (1, True)
     for command in ("rules", "audit"):
         status, _, err = call(command, JAAD, "--data", tmp_path, "--data", tmp_path)
         assert (status, "--data is one folder with its tables" in err) == (1, True)
@@ -221,16 +221,16 @@ def test_facts_with_time_stamps(call, tmp_path, command):
     assert "--step 1h" in out
     status, out, _ = call(*stamped, "--origin", "2020-05-01T08:00")
     assert status == 1
-    assert "there is a key 'origin', but no step" in out
+    assert "'origin' is set, but there is no step" in out
 
 
 def test_time_stamps_to_look_at(tmp_path):
     from fotltn.grounding.clock import Clock
-    from fotltn.web.inspected import of_facts
+    from fotltn.web.sides import side_of_facts
 
     (tmp_path / "t.fot").write_text(STAMPED)
     (tmp_path / "s.csv").write_text(
         "predicate,arg1,time\nA,e,2020-05-01T08:10\nB,e,2020-05-01T09:59\n"
     )
-    seen = of_facts(tmp_path / "t.fot", [tmp_path / "s.csv"], clock=Clock("1h"))
-    assert seen.tables.horizon == 2
+    seen = side_of_facts(tmp_path / "t.fot", [tmp_path / "s.csv"], clock=Clock("1h"))
+    assert seen.view.tables.horizon == 2

@@ -30,7 +30,7 @@ def test_plan_and_worth_tell_of_networks(tmp_path, call):
     folder = seeing(tmp_path)
     planned = call("plan", folder)
     assert (
-        "features of 18 cells are seen: Faulty, by networks of 321 parameters, 3 copies, 4 epochs"
+        "networks see features of 18 cells: Faulty; 321 parameters, 3 copies, 4 epochs"
         in planned.out
     )
     seen = json.loads(call("plan", folder, "--json").out)["networks"]

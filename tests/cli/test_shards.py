@@ -151,14 +151,46 @@ def test_more_processes_than_traces_are_warned_of(tmp_path):
     assert "warning: 2 processes share 1 trace, so that some had nothing to do" in err
 
 
-@pytest.mark.slow
-def test_worlds_are_not_sampled_by_several(tmp_path):
-    folder = project(tmp_path / "p")
-    toml = (folder / "project.toml").read_text("utf-8").replace("embedding = 2", "")
+def sampled_project(folder: Path, sweeps: int = 8) -> Path:
+    """The same by sampling; rates of wrong labels are learned."""
+    toml = (project(folder) / "project.toml").read_text("utf-8")
+    toml = toml.replace("[inputs.pump]\nembedding = 2\n", "").replace('"network"', '"logits"')
+    toml = toml.replace("validation = 0.2\n", "").replace("features", "# features")
+    toml = toml.replace("missing", "# missing") + (
+        f"[posterior]\nworlds = 5\nburn_in = 6\nsweeps = {sweeps}\nenough = 0\n"
+        '[objective]\nmissed = "learned"\ninvented = "learned"\n'
+    )
     (folder / "project.toml").write_text('method = "posterior"\n' + toml, "utf-8")
+    return folder
+
+
+@pytest.mark.slow
+def test_shards_sample_the_same_worlds_whatever_their_number(tmp_path):
+    folder = sampled_project(tmp_path / "p")
+    models = []
+    for count in (1, 2, 3, 6):
+        status, out, err = run("fotltn", "train", folder, "--shards", count)
+        assert (status, "all 14 sweeps are done" in out) == (0, True), err
+        assert ("6 processes share 5 worlds" in err) == (count == 6)
+        models.append(digest(folder / "model"))
+    assert all(model == models[0] for model in models)
+
+
+@on_linux
+@pytest.mark.slow
+def test_worlds_go_on_with_another_number_after_a_kill(tmp_path):
+    folder = sampled_project(tmp_path / "p", sweeps=60)
+    assert run("fotltn", "train", folder, "--shards", 1)[0] == 0
+    expected = digest(folder / "model")
+    process = start("fotltn", "train", folder, "--shards", 3, "--fresh")
+    numbers = children(process, 3)
+    wait_for(folder / "model.checkpoints", process)
+    os.kill(numbers[1], signal.SIGKILL)
+    _, err = process.communicate(timeout=PATIENCE)
+    assert "process 1 of 3 was killed by SIGKILL" in err
     status, _, err = run("fotltn", "train", folder, "--shards", 2)
-    assert status == 1
-    assert err.count("worlds are sampled by one process, not by several") == 1
+    assert status == 0, err
+    assert digest(folder / "model") == expected
 
 
 @on_linux
@@ -212,3 +244,84 @@ def test_an_interrupt_stops_all_after_an_epoch(tmp_path):
         os.kill(number, signal.SIGINT)
     _, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, "training was stopped after epoch" in err) == (130, True)
+
+
+# --- other commands -----------------------------------------------------------------------------
+
+COMMANDS = {
+    "score": ("score", "p", "--json"),
+    "audit": ("audit", "p", "--json"),
+    "audit of a model": ("audit", "p/model", "--json"),
+    "rules": ("rules", "p", "--json"),
+    "rules of degrees": ("rules", "p/model", "--semantics", "godel"),
+    "predict": ("predict", "p"),
+    "eval": ("eval", "p/theory.fot", "--facts", "facts.csv", "--at", "all", "--json"),
+    "score of blocks": ("score", "d", "--json"),
+    "rules of blocks": ("rules", "d", "--json"),
+    "predict of blocks": ("predict", "d"),
+    "eval of blocks": ("eval", "d/theory.fot", "--facts", "d/blocks", "--at", "all", "--json"),
+}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A folder with a project that is trained."""
+    folder = tmp_path_factory.mktemp("trained")
+    assert run("fotltn", "train", project(folder / "p"))[0] == 0
+    on_disk = project(folder / "d")
+    toml = (on_disk / "project.toml").read_text("utf-8").replace("embedding = 2", "embedding = 0")
+    toml = toml.replace("[data]\n", '[data]\nprepared = "blocks"\n')
+    (on_disk / "project.toml").write_text(toml, "utf-8")
+    assert run("fotltn", "prepare", on_disk, "--traces", 2)[0] == 0
+    assert run("fotltn", "train", on_disk)[0] == 0
+    rows = [
+        f"{name},{pump},{hour},{trace}"
+        for trace in "abcde" for pump in ("north", "south") for hour in range(4)
+        for name in ("Alarm", "Failed") if (ord(trace) + hour + len(pump) + len(name)) % 3
+    ]  # fmt: skip
+    (folder / "facts.csv").write_text("\n".join(["predicate,arg1,time,trace", *rows]), "utf-8")
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", COMMANDS)
+def test_commands_say_the_same_whatever_the_number_of_shards(trained, monkeypatch, name):
+    """With uneven shares, and with more processes than traces."""
+    monkeypatch.chdir(trained)
+    plain = run("fotltn", *COMMANDS[name])
+    assert plain[0] == 0
+    for count in (2, 7):
+        assert run("fotltn", *COMMANDS[name], "--shards", count)[:2] == plain[:2]
+
+
+@pytest.mark.slow
+def test_one_process_writes_what_all_predict(trained, monkeypatch):
+    monkeypatch.chdir(trained)
+    assert run("fotltn", "predict", "p", "-o", "alone.csv")[0] == 0
+    launcher = ("torch.distributed.run", "--standalone", "--nproc-per-node", 2)
+    status, out, err = run(*launcher, "-m", "fotltn", "predict", "p", "-o", "both.csv")
+    assert (status, out.count("rows")) == (0, 1), err
+    assert Path("both.csv").read_bytes() == Path("alone.csv").read_bytes()
+
+
+@pytest.mark.slow
+def test_an_error_of_a_command_is_said_once(trained, monkeypatch):
+    monkeypatch.chdir(trained)
+    status, _, err = run("fotltn", "eval", "p/theory.fot", "--facts", "none.csv", "--shards", 3)
+    assert (status, err.count("none.csv")) == (1, 1)
+
+
+@on_linux
+@pytest.mark.slow
+def test_a_killed_process_ends_a_command(trained, monkeypatch):
+    """It is stopped before it can meet the others, so that these wait for it."""
+    monkeypatch.chdir(trained)
+    process = start("fotltn", "rules", "p", "--shards", 3)
+    victim = children(process, 3)[1]
+    os.kill(victim, signal.SIGSTOP)
+    time.sleep(1)
+    os.kill(victim, signal.SIGKILL)
+    _, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode != 0
+    assert "process 1 of 3 was killed by SIGKILL" in err
+    assert "Traceback" not in err

@@ -12,11 +12,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from fotltn.analysis.cells import cells_of
 from fotltn.analysis.counts import Counts, count
 from fotltn.analysis.truncation import End
-from fotltn.project.rules import StatedTheory, of_facts
+from fotltn.analysis.view import View, stated_view
+from fotltn.logic.check import check
 from fotltn.semantics.config import CRISP
+from fotltn.syntax.load import load_theory
 
 FOLDER = Path(__file__).resolve().parents[1] / "fixtures" / "flights"
 THEORY, EXTRACT, RECORD = (FOLDER / n for n in ("flights.fot", "extract.csv", "counts.json"))
@@ -110,16 +111,15 @@ def by_fotltn(
     evidence = evidence_of(facts, horizon, presence=presence, theory=theory)
     found = {}
     for axiom in evidence.theory.axioms:
-        every, uncut = count(cells_of(axiom, evidence.tables, CRISP, end=end))
+        every, uncut = count(View(evidence.tables, CRISP, end=end).cells(axiom))
         found[axiom.name] = {**_numbers(every), "uncut": None if uncut is None else _numbers(uncut)}
     return found
 
 
-def evidence_of(
-    facts: Path, horizon: int, *, presence: bool, theory: Path = THEORY
-) -> StatedTheory:
+def evidence_of(facts: Path, horizon: int, *, presence: bool, theory: Path = THEORY) -> View:
     """What `fotltn rules` counts on."""
-    return of_facts(theory, [facts], horizon=horizon, presence=PRESENCE if presence else ())
+    named = PRESENCE if presence else ()
+    return stated_view(check(load_theory(theory)), [facts], horizon=horizon, presence=named)
 
 
 def _numbers(counts: Counts) -> dict[str, int]:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from benchmarks.flights import THEORY, made_up
-from fotltn.analysis.cells import cells_of
+from fotltn.analysis.view import View
 from fotltn.semantics.config import CRISP
 from tests.flights.make import TEN_FACTS, TEN_HOURS, TEN_RECORD, by_fotltn, evidence_of
 
@@ -34,7 +34,7 @@ def test_the_counts_are_not_trivial(word):
 def test_violations_are_what_does_not_hold(word):
     evidence = evidence_of(TEN_FACTS, TEN_HOURS, presence=word == "present", theory=THEORY)
     for axiom in evidence.theory.axioms:
-        worst = cells_of(axiom, evidence.tables, CRISP, end="final").worst(3)
+        worst = View(evidence.tables, CRISP, end="final").cells(axiom).worst(3)
         wanted = COUNTS[word][axiom.name]
         assert (worst.count, worst.absent) == (wanted["cells"], wanted["absent"])
         assert worst.violated == wanted["support"] - wanted["held"]

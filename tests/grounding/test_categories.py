@@ -85,7 +85,7 @@ def test_unknown_categories():
     assert str(raised.value) == (
         "error: row 2 of the data frame, column 'side': the feature is '?'; "
         "expected one of 'x', 'y'"
-        '\n      = name it, or say that it is none of them: unknown_categories = "zero"'
+        '\n      = add it to the categories, or set all of them to 0: unknown_categories = "zero"'
     )
 
 
@@ -93,8 +93,8 @@ BAD: dict[str, tuple[list[Any], dict[str, Any], str]] = {
     "many": (
         [f"w{i}" for i in range(101)],
         {},
-        "the data frame, column 'side': 101 different words; at most 100 are taken for categories\n"
-        "      = name its categories, or leave it out",
+        "the data frame, column 'side': 101 different words; at most 100 can be categories\n"
+        "      = list its categories, or leave the feature out",
     ),
     "mixed": (
         ["x", "1"],
@@ -122,7 +122,7 @@ BAD: dict[str, tuple[list[Any], dict[str, Any], str]] = {
     "kind": (
         ["x"],
         {"unknown_categories": "one"},
-        "the data frame: unknown categories cannot be 'one'\n      = there are 'error', 'zero'",
+        "the data frame: unknown_categories cannot be 'one'\n      = available: 'error', 'zero'",
     ),
 }
 

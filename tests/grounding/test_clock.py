@@ -188,26 +188,26 @@ def test_arrays_of_numpy_and_python():
     assert data.predicate("Rain").tolist() == [[0.0, 1.0, 0.0, 1.0]]
 
 
-STAMP = "expected a time stamp or date, as 2013-01-31T17:05 or 2013-01-31"
+STAMP = "expected a time stamp or date such as 2013-01-31T17:05 or 2013-01-31"
 SAY = f"\n      = {SAY_STEP}"
-ZONE = '\n      = say of times without a zone where they are: timezone = "Europe/Berlin"'
-NUMBERS = "\n      = for times that are numbers, the step is a number, as step = 3600"
-FAR = "220,898,620,800 steps after the origin, 2013-01-01; there are fewer than 2,147,483,648"
+ZONE = '\n      = name the zone of times that state none: timezone = "Europe/Berlin"'
+NUMBERS = "\n      = if times are numbers, the step must be a number such as step = 3600"
+FAR = "220,898,620,800 steps after the origin, 2013-01-01; the distance must be below 2,147,483,648"
 BAD: dict[str, tuple[str, dict[str, Any], str]] = {
     "no step": (
         "2013-01-01",
         {},
-        f" 'Stop' has the time '2013-01-01'; expected a whole number from 0{SAY}",
+        f" 'Stop' has the time '2013-01-01'; expected a whole number of at least 0{SAY}",
     ),
-    "no time": ("soon", {"step": "1h"}, f"'soon' is no time; {STAMP}"),
-    "no day": ("2013-02-30", {"step": "1h"}, f"'2013-02-30' is no time; {STAMP}"),
+    "no time": ("soon", {"step": "1h"}, f"'soon' is not a time; {STAMP}"),
+    "no day": ("2013-02-30", {"step": "1h"}, f"'2013-02-30' is not a time; {STAMP}"),
     "no zone": (
         "2013-02-03T00:00+99:00",
         {"step": "1h", "timezone": NEW_YORK},
-        f"'2013-02-03T00:00+99:00' is no time; {STAMP}",
+        f"'2013-02-03T00:00+99:00' is not a time; {STAMP}",
     ),
-    "a number": ("17", {"step": "1h"}, f"'17' is no time; {STAMP}{NUMBERS}"),
-    "a stamp": ("2013-01-01", {"step": 2}, f"'2013-01-01' is no time; expected a number{SAY}"),
+    "a number": ("17", {"step": "1h"}, f"'17' is not a time; {STAMP}{NUMBERS}"),
+    "a stamp": ("2013-01-01", {"step": 2}, f"'2013-01-01' is not a time; expected a number{SAY}"),
     "before the origin": (
         "2012-12-31 23:59",
         {"step": "1h", "origin": "2013-01-01"},
@@ -218,7 +218,7 @@ BAD: dict[str, tuple[str, dict[str, Any], str]] = {
     "no such hour": (
         "2013-03-10T02:30",
         {"step": "1h", "timezone": NEW_YORK},
-        f"'2013-03-10T02:30' is no time in {NEW_YORK}: clocks were put forward",
+        f"'2013-03-10T02:30' does not exist in {NEW_YORK}: clocks were set forward",
     ),
     "zone unlike the origin": (
         "2013-03-10T02:30Z",
@@ -228,7 +228,7 @@ BAD: dict[str, tuple[str, dict[str, Any], str]] = {
     "zone unlike others": (
         "2013-03-10T02:30\nStop,a,2013-03-11\nStop,b,2013-03-11T02:00Z",
         {"step": "1h"},
-        f"'2013-03-11T02:00Z' has a time zone, but others have none{ZONE}",
+        f"'2013-03-11T02:00Z' has a time zone, but other times have none{ZONE}",
     ),
 }
 
@@ -250,10 +250,10 @@ def test_stamps_by_type_without_a_step():
         Wide({"who": ["a"], "t": [date(2013, 1, 1)]}, "agent", "who", time="t"),
         Wide({"who": ["a"], "t": ["2013-01-01"]}, "agent", "who", time="t"),
     ):
-        with pytest.raises(DataError, match='say how long a step is: step = "1h"'):
+        with pytest.raises(DataError, match='set the length of a step: step = "1h"'):
             read_wide([table], SIGNATURE)
     with pytest.raises(
-        DataError, match=r"'time': it holds times of the type timestamp\[us\]; expected"
+        DataError, match=r"'time': the times have the type timestamp\[us\]; expected"
     ):
         read_facts([{"predicate": ["Rain"], "time": [datetime(2013, 1, 1)]}], SIGNATURE)
 
@@ -261,19 +261,19 @@ def test_stamps_by_type_without_a_step():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"step": "1 fortnight"}, "'1 fortnight' is no step; expected a length of time"),
-        ({"step": "0h"}, "'0h' is no step"),
-        ({"step": -1}, "'-1' is no step"),
-        ({"step": "0.0000001s"}, "is no step"),
-        ({"step": "1.5d"}, "days and weeks are whole numbers"),
+        ({"step": "1 fortnight"}, "'1 fortnight' is not a step; expected a length of time"),
+        ({"step": "0h"}, "'0h' is not a step"),
+        ({"step": -1}, "'-1' is not a step"),
+        ({"step": "0.0000001s"}, "is not a step"),
+        ({"step": "1.5d"}, "days and weeks must be whole numbers"),
         (
             {"step": "1h", "timezone": "Mars/North"},
             "unknown time zone 'Mars/North'; expected a name",
         ),
         ({"step": "1h", "origin": "noon"}, "the origin is 'noon'; expected a time stamp or date"),
         ({"step": 1, "origin": "2013-01-01"}, "the origin is '2013-01-01'; expected a number"),
-        ({"step": 1, "timezone": NEW_YORK}, "times that are numbers have no time zone"),
-        ({"origin": "2013-01-01"}, "there is a key 'origin', but no step"),
+        ({"step": 1, "timezone": NEW_YORK}, "times that are numbers cannot have a time zone"),
+        ({"origin": "2013-01-01"}, "'origin' is set, but there is no step"),
     ],
 )
 def test_what_is_no_clock(settings, message):

@@ -43,7 +43,7 @@ def test_random_contradictions(how):
     repeats = sum(len(v) - 1 for v in stated.values() if len(set(v)) == 1)
     assert plain(facts)["warnings"] == [
         f"'Stop': {repeats} repeated facts",
-        f"'Stop': {clashes} contradicting facts settled by '{how}'",
+        f"'Stop': {clashes} contradictory facts settled by '{how}'",
     ]
 
 
@@ -63,7 +63,7 @@ def test_the_order_is_that_of_sources(how, wanted):
 def test_a_contradiction_in_every_trace_counts_once(tmp_path):
     text = "predicate,arg1,time,truth,trace\nStop,a,0,,one\nStop,a,0,,two\nCar,a,,1,\nCar,a,,0,\n"
     facts = read(tmp_path, text, on_conflict="last")
-    assert plain(facts)["warnings"] == ["'Car': 1 contradicting fact settled by 'last'"]
+    assert plain(facts)["warnings"] == ["'Car': 1 contradictory fact settled by 'last'"]
     assert [row[3] for row in rows(facts, "Car")] == [0.0, 0.0]
 
 
@@ -100,7 +100,7 @@ def test_relations_are_lists(tmp_path):
 def test_an_unknown_outcome(tmp_path):
     with pytest.raises(DataError) as found:
         read(tmp_path, "Car,a,,,\n", on_conflict="meen")
-    wanted = "unknown outcome 'meen' of contradictions; did you mean 'mean'?"
+    wanted = "on_conflict cannot be 'meen'; did you mean 'mean'?"
     assert str(found.value) == f"error: {wanted}"
 
 

@@ -11,7 +11,7 @@ import torch
 from fotltn import SEMANTICS, DataError
 from fotltn.evaluation import evaluate_core, present
 from fotltn.grounding import dense
-from fotltn.grounding.dense import interpretation
+from fotltn.grounding.dense import tables_of_facts
 from fotltn.grounding.facts import Facts, read_facts
 from fotltn.logic.check import check_formula
 from fotltn.logic.signature import Signature
@@ -109,7 +109,7 @@ def test_facts_mean_what_tensors_mean(tmp_path, text, name):
     facts, known = generate(tmp_path, SEMANTICS[name].boolean)
     assert dict(zip(facts.traces, facts.lengths, strict=True)) == LENGTHS
     checked = check_formula(parse_formula(text), SIGNATURE)
-    model = interpretation(facts, SIGNATURE)
+    model = tables_of_facts(facts, SIGNATURE)
     value = evaluate_core(checked.formula, model, SEMANTICS[name])
     found = present(value, checked.free, model, at="all", batched=True)
     wanted = evaluate(text, theory=THEORY, semantics=name, at="all", **by_hand(facts, known))
@@ -120,7 +120,7 @@ def test_facts_mean_what_tensors_mean(tmp_path, text, name):
 def test_what_no_fact_states_is_false(tmp_path):
     facts = read(tmp_path, "Stop,a,,1,0.5\nCar,b,,,\n", horizon=3)
     signature = facts_only("Car", "Stop", "Rain", "Close")
-    model = interpretation(facts, signature)
+    model = tables_of_facts(facts, signature)
     assert facts.entities["agent"] == ("a", "b", "ego")
     assert cells(model, "Stop").tolist() == [[[0, 0.5, 0], [0, 0, 0], [0, 0, 0]]]
     assert cells(model, "Car").tolist() == [[[0], [1], [0]]]
@@ -150,18 +150,18 @@ def functions_only(*names: str) -> Signature:
 
 def test_a_sort_without_entities(tmp_path):
     facts = read(tmp_path, "predicate\n")
-    model = interpretation(facts, facts_only("Stop"))
+    model = tables_of_facts(facts, facts_only("Stop"))
     assert (model.sizes["agent"], model.sizes["place"]) == (1, 0)
     empty = Facts(("",), {"agent": (), "place": ()}, {}, (1,))
-    model = interpretation(empty, facts_only("Stop"))
+    model = tables_of_facts(empty, facts_only("Stop"))
     assert cells(model, "Stop").shape == (1, 0, 1)
     assert model.relations["pairs"].shape == (0, 2)
-    assert interpretation(empty, functions_only("owner")).functions["owner"].shape == (1, 0, 1)
+    assert tables_of_facts(empty, functions_only("owner")).functions["owner"].shape == (1, 0, 1)
 
 
 def test_relations_keep_duplicates_and_order(tmp_path):
     facts = read(tmp_path, "pairs,b,a,,\npairs,a,b,,\npairs,b,a,,\n")
-    model = interpretation(facts, facts_only())
+    model = tables_of_facts(facts, facts_only())
     number = model.constants["agent"]
     a, b = number["a"], number["b"]
     assert model.relations["pairs"].tolist() == [[b, a], [a, b], [b, a]]
@@ -171,9 +171,9 @@ def test_types_of_tables(tmp_path):
     text = "predicate,arg1,value\nCar,ego,\nowner,ego,ego\nwidth,ego,0.1\n"
     facts = read(tmp_path, text)
     for dtype in (torch.float32, torch.float64):
-        functions = interpretation(facts, functions_only("owner", "width"), dtype=dtype).functions
+        functions = tables_of_facts(facts, functions_only("owner", "width"), dtype=dtype).functions
         assert (functions["owner"].dtype, functions["width"].dtype) == (torch.int64, dtype)
-        car = cells(interpretation(facts, facts_only("Car"), dtype=dtype), "Car")
+        car = cells(tables_of_facts(facts, facts_only("Car"), dtype=dtype), "Car")
         assert car.dtype == dtype
 
 
@@ -196,14 +196,14 @@ def test_functions_are_total(tmp_path, name):
     rows, wanted = HOLES[name]
     facts = read(tmp_path, f"predicate,arg1,time,trace,value\n{rows}")
     with pytest.raises(DataError) as found:
-        interpretation(facts, functions_only(name))
+        tables_of_facts(facts, functions_only(name))
     assert str(found.value) == f"error: {wanted}"
 
 
 def test_functions_need_no_value_beyond_the_end_of_a_trace(tmp_path):
     rows = "speed,ego,0,short,1\nspeed,ego,0,long,2\nspeed,ego,1,long,3\n"
     facts = read(tmp_path, f"predicate,arg1,time,trace,value\n{rows}")
-    table = interpretation(facts, functions_only("speed")).functions["speed"]
+    table = tables_of_facts(facts, functions_only("speed")).functions["speed"]
     assert table[0, 0, :1].tolist() == [1]
     assert table[1, 0].tolist() == [2, 3]
     assert table.isfinite().all()
@@ -212,10 +212,10 @@ def test_functions_need_no_value_beyond_the_end_of_a_trace(tmp_path):
 def test_tables_that_are_too_large_are_refused(tmp_path, monkeypatch):
     facts = read(tmp_path, "Close,a,b,3,\n")  # 3 agents with ego, 4 points: 36 cells
     monkeypatch.setattr(dense, "MAX_CELLS", 36)
-    assert cells(interpretation(facts, facts_only("Close")), "Close").numel() == 36
+    assert cells(tables_of_facts(facts, facts_only("Close")), "Close").numel() == 36
     monkeypatch.setattr(dense, "MAX_CELLS", 35)
     with pytest.raises(DataError) as found:
-        interpretation(facts, facts_only("Close"))
+        tables_of_facts(facts, facts_only("Close"))
     wanted = "a dense table of 'Close' would have 36 cells (1 × 3 × 3 × 4); at most 35 are made"
     assert str(found.value) == f"error: {wanted}"
 
@@ -223,14 +223,14 @@ def test_tables_that_are_too_large_are_refused(tmp_path, monkeypatch):
 def test_a_huge_table_is_refused_before_it_is_made(tmp_path):
     facts = read(tmp_path, "Close,a,b,99999999,\n")
     with pytest.raises(DataError, match="'Close' would have 900,000,000 cells"):
-        interpretation(facts, facts_only("Close"))
+        tables_of_facts(facts, facts_only("Close"))
 
 
 def test_functions_that_are_too_large_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(dense, "MAX_CELLS", 1)
     facts = read(tmp_path, "predicate,arg1,value\nowner,a,a\n")
     with pytest.raises(DataError, match="'owner' would have 2 cells"):
-        interpretation(facts, functions_only("owner"))
+        tables_of_facts(facts, functions_only("owner"))
 
 
 @pytest.mark.parametrize("horizon", [10**12, 10**24])
@@ -238,7 +238,7 @@ def test_a_huge_horizon_is_refused(tmp_path, horizon):
     """Static tables have no time, but values of formulas do."""
     facts = read(tmp_path, "Car,a,,,\n", horizon=horizon)
     with pytest.raises(DataError):
-        interpretation(facts, facts_only("Car"))
+        tables_of_facts(facts, facts_only("Car"))
 
 
 def test_few_facts_of_a_large_table_stay_facts(tmp_path, monkeypatch):
@@ -246,15 +246,15 @@ def test_few_facts_of_a_large_table_stay_facts(tmp_path, monkeypatch):
     rows = "Close,a,b,1,0.5\nClose,b,a,2,\nStop,a,,0,\n"
     facts = read(tmp_path, rows, horizon=4)
     signature = facts_only("Close", "Stop", "Near")
-    whole = interpretation(facts, signature)
-    found = interpretation(facts, signature, sparse=True)
+    whole = tables_of_facts(facts, signature)
+    found = tables_of_facts(facts, signature, sparse=True)
     table = found.predicates["Close"]
     assert isinstance(table, SparseTable)
     assert (table.facts, table.shape) == (2, (1, 3, 3, 4))
     torch.testing.assert_close(found.predicate("Close"), cells(whole, "Close"))
     assert isinstance(found.predicates["Stop"], torch.Tensor), "small"
     assert isinstance(whole.predicates["Close"], torch.Tensor)
-    none = interpretation(
+    none = tables_of_facts(
         read(tmp_path, "Stop,a,,0,\nStop,b,,0,\n", horizon=9), signature, sparse=True
     )
     assert isinstance(none.predicates["Close"], SparseTable)

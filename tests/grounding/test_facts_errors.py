@@ -15,7 +15,7 @@ from tests.grounding.common import SIGNATURE, write
 
 KNOWN = "declared: 'Car', 'Stop', 'Close', 'Rain', 'owner', 'width', 'at', 'speed', 'pairs'"
 COLUMNS = "facts have the columns predicate, arg1, arg2, …, time, truth"
-WHOLE, DEGREE, FINITE = "a whole number from 0", "a degree from 0 to 1", "a finite number"
+WHOLE, DEGREE, FINITE = "a whole number of at least 0", "a degree from 0 to 1", "a finite number"
 STATIC = "leave it empty, or declare 'Car' without 'static'"
 
 
@@ -65,11 +65,11 @@ BAD = {
     ),
     "too many arguments": (
         "Stop,a,b,0,",
-        "f.csv:2: 'Stop' has no arg2 (it takes 1), but there is 'b'",
+        "f.csv:2: 'Stop' takes 1 argument, but arg2 is 'b'",
     ),
     "an argument of a nullary predicate": (
         "Rain,a,,0,",
-        "f.csv:2: 'Rain' has no arg1 (it takes 0), but there is 'a'",
+        "f.csv:2: 'Rain' takes 0 arguments, but arg1 is 'a'",
     ),
     "too few arguments": ("Close,a,,0,", "f.csv:2: 'Close' needs arg2 (of sort agent)"),
     "no first argument": ("Close,,b,0,", "f.csv:2: 'Close' needs arg1 (of sort agent)"),
@@ -80,7 +80,7 @@ BAD = {
     ),
     "arguments begin with arg1": (
         "predicate,arg0,arg1\nCar,a,b",
-        "f.csv:2: 'Car' has no arg0 (it takes 1), but there is 'a'",
+        "f.csv:2: 'Car' takes 1 argument, but arg0 is 'a'",
     ),
     "no time": ("Stop,a,,,", f"f.csv:2: 'Stop' has no time; expected {WHOLE}"),
     "no column for the time": (
@@ -102,7 +102,7 @@ BAD = {
     ),
     "a function without a value": (
         "predicate,arg1,value\nowner,a,",
-        "f.csv:2: 'owner' has no value (of sort agent)",
+        "f.csv:2: 'owner' has no value; expected an entity of sort 'agent'",
     ),
     "a function without a number": (
         "predicate,arg1,value\nwidth,a,",
@@ -134,11 +134,11 @@ BAD = {
     "truth of a relation": ("pairs,a,b,,0", "f.csv:2: 'pairs' is a relation and takes no 'truth'"),
     "a relation with a trace": (
         "predicate,arg1,arg2,trace\npairs,a,b,\npairs,a,b,one",
-        "f.csv:3: the relation 'pairs' has no traces",
+        "f.csv:3: 'pairs' is a relation and takes no 'trace'",
     ),
     "one of several traces is missing": (
         "predicate,arg1,time,trace\nStop,a,0,one\nStop,a,0,two\nStop,a,0,\nRain,,0,one",
-        "f.csv:4: 'Stop' has no trace, but other facts have",
+        "f.csv:4: 'Stop' has no trace, but other facts have one",
     ),
     "row too long": (
         "Car,a,,,\nCar,a,,,1,2",
@@ -294,7 +294,7 @@ def test_horizon(tmp_path):
         assert message([file], horizon=horizon) == wanted
     error = message([file], horizon=3)
     assert "5" in error
-    assert "beyond the horizon of 3 points" in error
+    assert "beyond the horizon of 3 time points" in error
     assert "f.csv:3" in error
 
 

@@ -118,15 +118,16 @@ BAD = {
     ),
     "text for a list": (
         {"predicate": "Car"},
-        "cannot read the data frame: column 'predicate' must be a list, not of type str",
+        "cannot read the data frame: column 'predicate' must be a list, not a str",
     ),
     "a name that is no text": (
         {"predicate": ["Car"], 1: ["a"]},
-        "cannot read the data frame: the name of a column is text, not 1",
+        "cannot read the data frame: the name of a column must be text, not 1",
     ),
     "objects": (
         {"predicate": ["Car", "Car"], "arg1": ["a", object()]},
-        "row 2 of the data frame, column 'arg1': a value of type 'object', not text or a number",
+        "row 2 of the data frame, column 'arg1': expected text or a number, not a value of type "
+        "'object'",
     ),
     "not a frame": (
         42,

@@ -29,7 +29,7 @@ def test_a_file(tmp_path):
     file.write_text("clip,kind\nb,train\na,test\nc,val\n", "utf-8")
     assert groups(file) == {"train": (1, 2), "test": (0,)}
     file.write_text("clip,kind\nb,train\na,test\nc,val\nb,test\n", "utf-8")
-    with pytest.raises(DataError, match=r"g.csv:5: the trace 'b' is 'test' here, and 'train' bef"):
+    with pytest.raises(DataError, match=r"g.csv:5: the trace 'b' is 'test' here, but 'train' ear"):
         groups(file)
 
 
@@ -37,9 +37,9 @@ def test_a_file(tmp_path):
     ("options", "message"),
     [
         ({"column": "kin"}, "no column 'kin'; did you mean 'kind'"),
-        ({"trace": "trace"}, "no column 'trace'; there are 'clip', 'kind'"),
-        ({"traces": ("a", "e")}, "no row says what 'e' is for"),
-        ({"words": {"train": ["trian"]}}, "nothing is 'trian'; did you mean 'train'"),
+        ({"trace": "trace"}, "no column 'trace'; available: 'clip', 'kind'"),
+        ({"traces": ("a", "e")}, "no row assigns a group to 'e'"),
+        ({"words": {"train": ["trian"]}}, "no cell is 'trian'; did you mean 'train'"),
     ],
 )
 def test_what_does_not_fit(options, message):

@@ -9,7 +9,7 @@ import torch
 
 from fotltn import DataError
 from fotltn.grounding.collect import Rows
-from fotltn.grounding.dense import interpretation
+from fotltn.grounding.dense import tables_of_facts
 from fotltn.grounding.facts import Facts, read_facts
 from fotltn.grounding.labels import labels
 from tests.grounding.common import SIGNATURE
@@ -47,7 +47,7 @@ def test_stated_facts_are_labels():
     assert found.sorts == {n: SIGNATURE.predicates[n].sorts for n in NAMES}
     assert len(found) == found.total == sum(len(known.rows[n].value) for n in NAMES)
     assert set(found.truth["Stop"].tolist()) == {0.0, 0.5, 1.0}  # what is false is stated too
-    model = interpretation(known, facts_only(*NAMES))
+    model = tables_of_facts(known, facts_only(*NAMES))
     for name in NAMES:
         table = model.predicate(name)
         index, truth = found.index[name], found.truth[name]
@@ -112,9 +112,9 @@ def test_what_cannot_be_labelled():
         labels(facts(), SIGNATURE, ["Stpo"])
     assert str(found.value) == "error: no predicate 'Stpo' to label; did you mean 'Stop'?"
     whole = labels(facts(), SIGNATURE, ["Stop"])
-    with pytest.raises(DataError, match="no predicate 'Car' to label; there are 'Stop'"):
+    with pytest.raises(DataError, match="no predicate 'Car' to label; available: 'Stop'"):
         whole.only(["Car"])
     with pytest.raises(DataError, match="no predicate 'Car' to label"):
         whole.take({"Car": torch.ones(1, dtype=torch.bool)})
-    with pytest.raises(DataError, match=r"the mask of 'Stop' must be \d+ truth values, not torch"):
+    with pytest.raises(DataError, match=r"the mask of 'Stop' must be a Boolean tensor of shape"):
         whole.take({"Stop": torch.ones(3)})

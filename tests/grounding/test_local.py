@@ -8,7 +8,7 @@ import torch
 
 from fotltn import DataError, check
 from fotltn.evaluation import evaluate_core, present
-from fotltn.grounding.dense import interpretation, presence
+from fotltn.grounding.dense import presence, tables_of_facts
 from fotltn.grounding.facts import Facts, read_facts
 from fotltn.logic.check import check_formula
 from fotltn.semantics.config import CRISP
@@ -143,7 +143,7 @@ def test_presence():
 
 def test_every_cell_of_the_tables():
     facts = read(clips(), local=["ped"])
-    model = interpretation(facts, tables("friend", "looks", "speed"))
+    model = tables_of_facts(facts, tables("friend", "looks", "speed"))
     stated = {row[:4]: row[4] for row in named(facts)}
     numbers = {n: i for i, n in enumerate(facts.entities["light"])}
     assert dict(model.sizes) == {"ped": 3, "light": 2}
@@ -183,7 +183,7 @@ def test_guarded_formulas_see_only_the_entities_of_their_trace(text, seed):
     formula = check_formula(parse_formula(text), signature).formula
 
     def truth(facts: Facts) -> torch.Tensor:
-        model: Tables = interpretation(facts, signature)
+        model: Tables = tables_of_facts(facts, signature)
         value = evaluate_core(formula, model, CRISP)
         return present(value, (), model, at="all", batched=True)
 
@@ -198,7 +198,7 @@ def test_guarded_formulas_see_only_the_entities_of_their_trace(text, seed):
 def test_functions_are_total_where_entities_exist():
     rows = [row for row in clips() if row[:2] != ("friend", "p7")]
     with pytest.raises(DataError) as found:
-        interpretation(read(rows, local=["ped"]), tables("friend"))
+        tables_of_facts(read(rows, local=["ped"]), tables("friend"))
     wanted = "error: the function 'friend' has no value for (p7) in trace 'c4'"
     assert str(found.value) == wanted
 
@@ -211,7 +211,7 @@ def test_functions_from_other_sorts_into_a_local_one():
     ]
     facts = read([*rows, ("near", "aux", None, None, None, "x", "a")], local=["ped"])
     assert facts.local["ped"] == (("x",), ("y", "x"))
-    table = interpretation(facts, tables("near")).functions["near"]
+    table = tables_of_facts(facts, tables("near")).functions["near"]
     light = facts.entities["light"].index
     assert table[0, :, 0].tolist() == [0, 0]
     assert table[1, [light("aux"), light("main")], 0].tolist() == [0, 1]
@@ -224,7 +224,7 @@ def test_one_trace_needs_no_name():
     ]
     facts = read(rows, local=["ped"])
     assert facts.local == {"ped": (("x", "y"),)}
-    assert interpretation(facts, tables()).relations["couples"].tolist() == [[0, 1]]
+    assert tables_of_facts(facts, tables()).relations["couples"].tolist() == [[0, 1]]
 
 
 def test_many_traces_need_little_room():
@@ -236,7 +236,7 @@ def test_many_traces_need_little_room():
     ]
     facts = read(rows, local=["ped"])
     assert facts.sizes()["ped"] == 2
-    assert interpretation(facts, tables()).predicate("Close").shape == (346, 2, 2, 4)
+    assert tables_of_facts(facts, tables()).predicate("Close").shape == (346, 2, 2, 4)
 
 
 TWO: list[tuple[Any, ...]] = [
@@ -246,23 +246,23 @@ TWO: list[tuple[Any, ...]] = [
 BAD: dict[str, tuple[list[tuple[Any, ...]], str]] = {
     "static without a trace": (
         [*TWO, ("There", "x", None, None, 1, None, None)],
-        "row 3 of the data frame: 'There' has no trace, but entities of the sort 'ped' belong to "
-        "one each",
+        "row 3 of the data frame: 'There' has no trace, but each entity of sort 'ped' belongs to "
+        "one trace",
     ),
     "temporal without a trace": (
         [*TWO, ("Sees", "x", "main", 0, 1, None, None)],
-        "row 3 of the data frame: 'Sees' has no trace, but entities of the sort 'ped' belong to "
-        "one each",
+        "row 3 of the data frame: 'Sees' has no trace, but each entity of sort 'ped' belongs to "
+        "one trace",
     ),
     "a result": (
         [*TWO, ("near", "main", None, None, None, "x", None)],
-        "row 3 of the data frame: 'near' has no trace, but entities of the sort 'ped' belong to "
-        "one each",
+        "row 3 of the data frame: 'near' has no trace, but each entity of sort 'ped' belongs to "
+        "one trace",
     ),
     "a relation": (
         [*TWO, ("couples", "x", "x", None, None, None, None)],
-        "row 3 of the data frame: the relation 'couples' is the same in all traces, but entities "
-        "of the sort 'ped' belong to one each",
+        "row 3 of the data frame: the relation 'couples' is the same in all traces, but each "
+        "entity of sort 'ped' belongs to one trace",
     ),
 }
 
@@ -276,10 +276,10 @@ def test_facts_of_a_local_sort_name_their_trace(case):
 
 
 def test_constants_are_of_no_local_sort():
-    with pytest.raises(DataError, match="the constant 'main' is of sort 'light', whose entities"):
+    with pytest.raises(DataError, match="the constant 'main' has the sort 'light', which is local"):
         read(TWO, local=["light"])
 
 
 def test_an_unknown_local_sort():
-    with pytest.raises(DataError, match="unknown sort 'pet' among those local to a trace; did you"):
+    with pytest.raises(DataError, match="unknown local sort 'pet'; did you"):
         read(TWO, local=["pet"])

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fotltn import DataError, check
-from fotltn.grounding.dense import interpretation, present
+from fotltn.grounding.dense import present, tables_of_facts
 from fotltn.grounding.measures import Entity, Measure
 from fotltn.grounding.wide import Wide, read_wide
 from fotltn.syntax.load import parse_theory
@@ -104,11 +104,11 @@ def test_arguments_of_a_measure_and_several_of_one_column():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "measured in one way: at_least, at_most, zero and one, or among"),
-        ({"at_least": 1, "at_most": 2}, "measured in one way"),
-        ({"zero": 1}, "measured in one way"),
-        ({"zero": 1, "at_least": 2}, "measured in one way"),
-        ({"zero": 2, "one": 2}, "are both 2; for a step, say at_least = 2"),
+        ({}, "measured in exactly one way: at_least, at_most, zero and one, or among"),
+        ({"at_least": 1, "at_most": 2}, "measured in exactly one way"),
+        ({"zero": 1}, "measured in exactly one way"),
+        ({"zero": 1, "at_least": 2}, "measured in exactly one way"),
+        ({"zero": 2, "one": 2}, "both at 2; choose two different numbers, or at_least = 2"),
         ({"at_least": float("nan")}, "must be finite numbers"),
     ],
 )
@@ -124,7 +124,7 @@ def test_a_measure_that_is_none(options, message):
         ({"Tal": Measure("h", at_least=1)}, "unknown predicate 'Tal'"),
         ({"height": Measure("h", at_least=1)}, "'height' is a function, but only predicates"),
         ({"Close": Measure("h", at_least=1)}, "'Close' takes 2 arguments, but the table gives 1"),
-        ({"Tall": Measure("who", at_least=1)}, "row 1 of .*column 'who': 'p' is no number"),
+        ({"Tall": Measure("who", at_least=1)}, "row 1 of .*column 'who': 'p' is not a number"),
     ],
 )
 def test_measures_that_do_not_fit(measures, message):
@@ -148,7 +148,7 @@ def test_a_wrong_sort_is_told():
 
 
 def test_a_table_of_nothing():
-    with pytest.raises(DataError, match="no column is named"):
+    with pytest.raises(DataError, match="must name at least one column"):
         read_wide([Wide(CARS, "car", Entity("ego"))], SIGNATURE)
 
 
@@ -163,7 +163,7 @@ def test_presence_over_time_and_for_the_whole_trace():
     )  # fmt: skip
     facts, features = read_wide([given], SIGNATURE, local=["ped"])
     assert facts.present == {"ped": ("Here",)}
-    model = interpretation(facts, _with("height", "Known", "Here"))
+    model = tables_of_facts(facts, _with("height", "Known", "Here"))
     assert model.predicate("Known")[..., 0].tolist() == [[1, 1], [1, 0]]
     here = [[[1, 1, 0], [0, 1, 0]], [[0, 0, 1], [0, 0, 0]]]
     assert model.predicate("Here").tolist() == here
@@ -177,12 +177,12 @@ def test_a_function_needs_a_value_wherever_its_entity_is():
     given = peds(predicates={"h": "height"}, presence="Here")
     facts, _ = read_wide([given], SIGNATURE, local=["ped"])
     with pytest.raises(DataError, match=r"no value for \(q\) at time 1 in trace 'a'"):
-        interpretation(facts, _with("height"))
+        tables_of_facts(facts, _with("height"))
     table = {"who": ["p", "q"], "age": [3, 4], "clip": ["a", "b"]}
     static = Wide(table, "ped", "who", trace="clip", predicates={"age": "age"})
     facts, _ = read_wide([peds(presence="Here"), static], SIGNATURE, local=["ped"])
     with pytest.raises(DataError, match=r"'age' has no value for \(q\) in trace 'a'"):
-        interpretation(facts, _with("age"))
+        tables_of_facts(facts, _with("age"))
 
 
 def test_without_presence_a_function_is_total():
@@ -190,7 +190,7 @@ def test_without_presence_a_function_is_total():
     given = Wide(table, "ped", "who", "t", "clip", {"h": "height"})
     facts, _ = read_wide([given], SIGNATURE, local=["ped"])
     with pytest.raises(DataError, match=r"no value for \(q\) at time 0 in trace 'a'"):
-        interpretation(facts, _with("height"))
+        tables_of_facts(facts, _with("height"))
 
 
 def _with(*names):
@@ -223,11 +223,11 @@ def test_a_measure_without_a_column_is_true_of_every_row():
     measures = {"Feeds": Measure(arguments=["from", "to"]), "Noted": Measure()}
     facts, _ = read_wide([Wide(pipes, "pump", "from", time="t", measures=measures)], theory)
     assert facts.entities["pump"] == ("a", "b", "c")
-    tables = interpretation(facts, theory)
+    tables = tables_of_facts(facts, theory)
     assert tables.predicate("Feeds")[0].nonzero().tolist() == [[0, 1, 0], [1, 2, 1]]
     assert tables.predicate("Noted")[0].tolist() == [[1, 0], [0, 1], [0, 1]]
     assert not facts.warnings
-    with pytest.raises(DataError, match="what is measured needs a column"):
+    with pytest.raises(DataError, match="a measure without a column takes no limits"):
         Measure(among=["x"])
 
 
@@ -240,7 +240,7 @@ def test_events_of_one_time_do_not_contradict_each_other():
             name: Measure("event", among=[name.lower()], **more) for name in ("Repair", "Check")
         }
         facts, _ = read_wide([Wide(log, "pump", "pump", time="t", measures=measures)], theory)
-        return interpretation(facts, theory)
+        return tables_of_facts(facts, theory)
 
     tables = read(only_true=True)
     assert tables.predicate("Repair")[0].tolist() == [[1, 0], [0, 0]]

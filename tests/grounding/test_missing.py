@@ -147,7 +147,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "error": (
         {},
         f"row 2 of {FRAME}, column 'speed': empty; expected a finite number\n"
-        '      = say what it is then: missing = "mean", "zero" or "last"',
+        '      = choose how to fill missing values: missing = "mean", "zero" or "last"',
     ),
     "text": (
         {"missing": "mean", "features": ["word"]},
@@ -155,21 +155,20 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "kind": (
         {"missing": "median"},
-        f"{FRAME}, column 'speed': a feature that is missing cannot be 'median'\n"
-        "      = did you mean 'mean'?",
+        f"{FRAME}, column 'speed': missing cannot be 'median'\n      = did you mean 'mean'?",
     ),
     "no feature": (
         {"missing": {"sped": "mean"}},
-        f"{FRAME}: it is said what 'sped' is where it is missing, but it is no feature",
+        f"{FRAME}: missing is set for 'sped', which is not among the features",
     ),
     "static": (
         {"missing": "last", "time": None},
         f"{FRAME}, column 'speed': a static feature has no last value\n"
-        '      = missing = "mean", or "zero"',
+        '      = use missing = "mean" or "zero"',
     ),
     "name": (
         {"missing": "mean", "features": ["speed", "speed missing"]},
-        f"{FRAME}: the feature 'speed missing' is made, and is a column as well",
+        f"{FRAME}: the feature 'speed missing' is added, but a column has this name as well",
     ),
 }
 

@@ -179,7 +179,7 @@ def test_an_error_in_a_late_batch_has_its_line(tmp_path):
         read_facts([as_csv(rows, tmp_path / "f.csv", draw)], SIGNATURE, on_conflict="first")
     told = [d.message for d in error.value.diagnostics]
     assert told == [
-        f"{tmp_path}/f.csv:70002: 'Stop' has the time 'x'; expected a whole number from 0",
+        f"{tmp_path}/f.csv:70002: 'Stop' has the time 'x'; expected a whole number of at least 0",
         f"{tmp_path}/f.csv:80002: unknown predicate 'Halt'",
     ]
 

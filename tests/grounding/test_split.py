@@ -229,16 +229,16 @@ def test_shares_and_rates_are_from_0_to_1(value):
 def test_wrong_calls():
     whole = make()
     assert message(lambda: split(whole, 0.5, seed=0, by="days")) == (  # type: ignore[arg-type]
-        "error: labels are split by facts, entities, traces or time, not by 'days'"
+        "error: labels can be split by facts, entities, traces or time, not 'days'"
     )
     assert message(lambda: split(whole, 0.5, seed=0, by="entities")) == (
-        "error: name the sort of the entities that are drawn: 'agent', 'place'"
+        "error: name the sort of the entities to split by: 'agent', 'place'"
     )
     assert message(lambda: split(whole, 0.5, seed=0, by="entities", sort="agnt")) == (
         "error: no labels mention entities of sort 'agnt'; did you mean 'agent'?"
     )
     for seed in (-1, 2**63):
-        assert "a seed is a whole number from 0" in message(
+        assert "a seed must be a whole number from 0" in message(
             lambda s=seed: split(whole, 0.5, seed=s)
         )
 

@@ -1,13 +1,6 @@
 """Queries as tables: what they may read, and what is said where they cannot be run."""
 
-import importlib.util
-import os
-import pwd
-import shutil
-import sqlite3
-import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,11 +9,11 @@ import pytest
 
 from fotltn import DataError
 from fotltn.files import DATABASE
-from fotltn.grounding.read import read_file
+from fotltn.grounding.read import read_batches, read_file
+from fotltn.grounding.sql import QueryRoom
 from fotltn.project.config import read_config
 from fotltn.project.train import train
 
-POSTGRES = Path(next(iter(sorted(Path("/usr/lib/postgresql").glob("*/bin"))), Path("/none")))
 ROWS = {"who": ["a", "b"], "t": [0, 1]}
 
 
@@ -82,6 +75,8 @@ def test_a_query_joins_files_and_folders_of_files(folder):
         ("SELECT 1; DROP VIEW pumps", "a query is one SELECT, and nothing else"),
         ("COPY pumps TO '{}/x.csv'", "a query is one SELECT, and nothing else"),
         ("SELECT 1) ; SET threads = 1; SELECT * FROM (SELECT 1", "Parser Error: syntax error"),
+        ("SELECT * FROM Query('SELECT 1')", "a query cannot call query, which could read anything"),
+        ("SELECT * FROM sqlite_scan('{}/x.db', 'r')", "sqlite_scan"),
         ("-- nothing", "a query is one SELECT, and nothing else"),
     ],
 )
@@ -110,7 +105,10 @@ def test_a_database_of_the_user_is_read_only(duckdb, folder, monkeypatch):
 @pytest.mark.parametrize(
     ("url", "message"),
     [
-        ("oracle:scott:tiger", r"is postgresql://…, sqlite:FILE or duckdb:FILE, not 'oracle:…'"),
+        (
+            "oracle:scott:tiger",
+            r"is postgresql://…, mysql://…, sqlite:FILE or duckdb:FILE, not 'oracle:…'",
+        ),
         ("duckdb:/nowhere/tiger.db", r"the database that FOTLTN_DATABASE names cannot be opened"),
     ],
 )
@@ -139,81 +137,52 @@ def test_a_project_names_a_query(folder):
     assert model.world.labels.truth["Failed"].tolist() == [0, 1, 0, 1]
 
 
-# --- other databases --------------------------------------------------------------------------
+# --- memory -----------------------------------------------------------------------------------
+
+SETTINGS = "SELECT " + ", ".join(
+    f"current_setting('{name}')::VARCHAR AS {name}"
+    for name in ("memory_limit", "temp_directory", "preserve_insertion_order")
+)
+#: A million rows in a random order, 60 MB of text; what is asked of them is more than a count.
+MANY = "SELECT hash(i) AS h, repeat(hash(i)::VARCHAR, 3) AS words, i FROM range(1000000) AS r(i)"
 
 
-@pytest.fixture
-def with_extension(duckdb, tmp_path, monkeypatch):
-    """Put an extension where DuckDB looks for it; such come as packages, too."""
-
-    def install(name: str) -> None:
-        module = importlib.util.find_spec(f"duckdb_extension_{name}")
-        files = [] if module is None or module.origin is None else [
-            *Path(module.origin).parent.rglob(f"v{duckdb.__version__}/*.duckdb_extension")
-        ]  # fmt: skip
-        if not files:
-            pytest.skip(f"there is no extension {name} for DuckDB {duckdb.__version__}")
-        with duckdb.connect() as connection:
-            platform = connection.sql("PRAGMA platform").fetchall()[0][0]
-        place = tmp_path / "home/.duckdb/extensions" / f"v{duckdb.__version__}" / platform
-        place.mkdir(parents=True)
-        shutil.copy(files[0], place)
-        monkeypatch.setenv("HOME", str(tmp_path / "home"))
-
-    return install
+def ask_in(folder: Path, query: str, room: QueryRoom) -> list[pa.Table]:
+    path = folder / "query.sql"
+    path.write_text(query, "utf-8")
+    return [table for _, table in read_batches(path, room)]
 
 
-def test_sqlite(folder, with_extension, monkeypatch):
-    with_extension("sqlite_scanner")
-    place = folder.parent / "r.db"
-    with sqlite3.connect(place) as database:
-        database.execute("CREATE TABLE r (who TEXT, t INT)")
-        database.executemany("INSERT INTO r VALUES (?, ?)", [("b", 1), ("a", 0)])
-    database.close()
-    monkeypatch.setenv(DATABASE, f"sqlite:{place}")
-    assert ask(folder, "SELECT * FROM db.r").to_pydict() == ROWS
+@pytest.mark.usefixtures("duckdb")
+def test_a_query_keeps_to_the_budget_and_spills_where_it_is_told(folder, tmp_path):
+    room = QueryRoom(100 * 2**20, tmp_path)
+    (row,) = pa.concat_tables(ask_in(folder, SETTINGS, room)).to_pylist()
+    assert row["memory_limit"] == "60.0 MiB"
+    assert Path(row["temp_directory"]).parent == tmp_path
+    assert row["preserve_insertion_order"] == "false"
+    assert not Path(row["temp_directory"]).exists()
 
 
-@pytest.fixture
-def server() -> Iterator[Path]:
-    """A Postgres of its own, without a network; the folder of its socket."""
-    if not (POSTGRES / "initdb").exists():
-        pytest.skip("there is no Postgres")
-    user = "postgres" if os.getuid() == 0 else None  # it does not run as root
-    place = Path(subprocess.check_output(["mktemp", "-d"], text=True, user=user).strip())
-
-    def run(name: str, *arguments: str) -> None:
-        command = [str(POSTGRES / name), "-D", str(place / "data"), *arguments]
-        subprocess.run(command, user=user, check=True, capture_output=True, cwd=place)
-
-    try:
-        run("initdb", "-A", "trust", "-N")
-        options = f"-k {place} -c listen_addresses='' -F"
-        run("pg_ctl", "-w", "-o", options, "-l", str(place / "log"), "start")
-        try:
-            yield place
-        finally:
-            run("pg_ctl", "-m", "immediate", "stop")
-    finally:
-        shutil.rmtree(place, ignore_errors=True)
+@pytest.mark.usefixtures("duckdb")
+def test_without_a_budget_a_query_leaves_two_fifths_of_the_machine(duckdb, folder):
+    with duckdb.connect() as connection:
+        ((usual,),) = connection.sql("SELECT current_setting('memory_limit')").fetchall()
+    (limit,) = ask(folder, SETTINGS).column("memory_limit").to_pylist()
+    of_limit, of_usual = (float(text.split()[0]) for text in (limit, usual))
+    assert limit.split()[1] == usual.split()[1]
+    assert of_limit == pytest.approx(of_usual * 3 / 4, abs=0.2)
 
 
-@pytest.mark.slow
-def test_postgres(folder, with_extension, server, monkeypatch):
-    with_extension("postgres_scanner")
-    user = "postgres" if os.getuid() == 0 else pwd.getpwuid(os.getuid()).pw_name
-    fill = "CREATE TABLE r (who text, t int); INSERT INTO r VALUES ('b', 1), ('a', 0)"
-    subprocess.run(
-        ["psql", "-h", str(server), "-U", user, "-d", "postgres", "-c", fill], check=True,
-        capture_output=True,
-    )  # fmt: skip
-    monkeypatch.setenv(DATABASE, f"postgresql:///postgres?host={server}&user={user}")
-    assert ask(folder, "SELECT * FROM db.r").to_pydict() == ROWS
-    assert ask(folder, "SELECT count(*) AS n FROM db.r, pumps").to_pydict() == {"n": [4]}
-    with pytest.raises(DataError, match=r"(?i)read.only|permission|cannot"):
-        ask(folder, "SELECT * FROM postgres_execute('db', 'DROP TABLE r')")
-    assert ask(folder, "SELECT * FROM db.r").num_rows == 2
-    monkeypatch.setenv(DATABASE, "postgresql://me:tiger@localhost:1/nowhere")
-    with pytest.raises(DataError, match="cannot be opened") as refused:
-        ask(folder, "SELECT 1")
-    assert "tiger" not in str(refused.value)
+@pytest.mark.usefixtures("duckdb")
+def test_rows_that_do_not_fit_are_sorted_on_disk_and_come_in_batches(folder, tmp_path):
+    tables = ask_in(folder, MANY, QueryRoom(100 * 2**20, tmp_path))
+    assert max(map(len, tables)) <= 2**17
+    numbers = pa.concat_tables(tables).column("h").to_numpy()
+    assert len(numbers) == 1_000_000
+    assert (numbers[1:] >= numbers[:-1]).all()
+
+
+@pytest.mark.usefixtures("duckdb")
+def test_a_query_that_no_disk_helps(folder, tmp_path):
+    with pytest.raises(DataError, match=r"(?s)Out of Memory.*a larger budget"):
+        ask_in(folder, f"SELECT list(words) AS w FROM ({MANY})", QueryRoom(30 * 2**20, tmp_path))

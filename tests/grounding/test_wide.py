@@ -212,8 +212,8 @@ def test_local_sorts():
     with pytest.raises(DataError) as found:
         read(wide(table, **options), wide({"who": ["a"]}, time=None), local=["agent"])
     assert str(found.value) == (
-        "error: row 1 of data frame 2: 'agent' has no trace, but entities of the sort 'agent' "
-        "belong to one each"
+        "error: row 1 of data frame 2: 'agent' has no trace, but each entity of sort 'agent' "
+        "belongs to one trace"
     )
 
 
@@ -302,8 +302,8 @@ def test_features_of_the_absent_are_zero_and_others_an_error():
         read(wide(table, features=["v"]))
     assert str(found.value) == (
         "error: the feature 'v' has no value for 'b' at time 0\n"
-        "      = add rows, or name a presence predicate, which is true where there is a row; "
-        'or say what it is then: missing = "mean", "zero" or "last"'
+        "      = add rows; or name a presence predicate, which is true where there is a row; "
+        'or choose how to fill missing values: missing = "mean", "zero" or "last"'
     )
     known = {"predicate": ["Here"], "arg1": ["b"], "time": [0], "truth": [0]}
     assert read(wide(table, features=["v"], presence="Here"), facts=[known])[1]
@@ -336,7 +336,7 @@ def test_repeated_and_contradicting_rows():
         read(clash)
     facts, features = read(clash, on_conflict="mean")
     assert features["agent"].values.item() == 2
-    message = "features of 'agent': 1 contradicting value settled by 'mean'"
+    message = "features of 'agent': 1 contradictory value settled by 'mean'"
     assert [w.message for w in facts.warnings] == [message]
     words = wide(clash.source, features=["sky"], categories={"sky": ["y", "x"]})
     with pytest.raises(DataError, match=r"the feature 'sky' is 'y' here, but 'x' at(.|\n)*a mean"):

@@ -14,8 +14,8 @@ NAMED = {"predicates": {"stop": "Stop"}, "features": ["v", "sky"]}
 SKY = {"categories": {"sky": ["sun", "rain"]}}
 CLOSE = {"predicates": {"stop": "Close"}, "arguments": {"stop": ["who", "other"]}}
 NUMBER = "expected a finite number"
-NAME = '\n      = name it, or say that it is none of them: unknown_categories = "zero"'
-SAY = '\n      = say what it is then: missing = "mean", "zero" or "last"'
+NAME = '\n      = add it to the categories, or set all of them to 0: unknown_categories = "zero"'
+SAY = '\n      = choose how to fill missing values: missing = "mean", "zero" or "last"'
 CELLS: dict[str, tuple[str, dict[str, Any], str]] = {
     "truth": ("a,1,1.5,1,sun,b", NAMED | SKY,
               "f.csv:3, column 'stop': 'Stop' has the truth '1.5'; expected a degree from 0 to 1"),
@@ -35,10 +35,11 @@ CELLS: dict[str, tuple[str, dict[str, Any], str]] = {
     "no entity": (",1,1,1,sun,b", NAMED | SKY,
                   "f.csv:3, column 'who': empty; expected an entity of sort 'agent'"),
     "no time": ("a,,1,1,sun,b", NAMED | SKY,
-                "f.csv:3, column 't': empty; expected a whole number from 0"),
+                "f.csv:3, column 't': empty; expected a whole number of at least 0"),
     **{
         f"time {t}": (f"a,{t},1,1,sun,b", NAMED | SKY,
-                      f"f.csv:3, column 't': '{t}' is no time; expected a whole number from 0")
+                      f"f.csv:3, column 't': '{t}' is not a time; expected a whole number of at "
+                      "least 0")
         for t in ("1.5", "-1", "soon", "nan")
     },
     "no argument": ("a,1,1,1,sun,", CLOSE,
@@ -97,7 +98,7 @@ SETTINGS: dict[str, tuple[dict[str, Any], str]] = {
     "arity": (
         {"predicates": {"x": "Close"}},
         "the data frame, column 'x': 'Close' takes 2 arguments, but the table gives 1\n"
-        "      = say which columns, or fixed entities, are its arguments",
+        "      = name the columns or fixed entities that are its arguments",
     ),
     "nullary": (
         {"predicates": {"x": "Rain"}},
@@ -109,29 +110,28 @@ SETTINGS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "temporal in static": (
         {"time": None, "predicates": {"x": "Stop"}},
-        "the data frame, column 'x': 'Stop' changes over time, but the table has no column for "
-        "the time",
+        "the data frame, column 'x': 'Stop' changes over time, but the table has no time column",
     ),
     "temporal presence of a static table": (
         {"time": None, "presence": "Here"},
-        "the data frame: 'Here' changes over time, but the table has no column for the time",
+        "the data frame: 'Here' changes over time, but the table has no time column",
     ),
     "presence of two": (
         {"presence": "Close"},
-        "the data frame: presence takes a predicate of one 'agent', not 'Close(agent, agent)'",
+        "the data frame: presence needs a predicate of one 'agent', not 'Close(agent, agent)'",
     ),
     "unknown presence": ({"presence": "Hier"}, "the data frame: unknown predicate 'Hier' for"),
     "arguments of nothing": (
         {"arguments": {"x": ["who"]}},
-        "the data frame: arguments are given for the column 'x', which is no predicate",
+        "the data frame: arguments are given for 'x', which is not among the predicates",
     ),
     "categories of nothing": (
         {"categories": {"y": ["b"]}},
-        "the data frame: categories are given for the column 'y', which is no feature",
+        "the data frame: categories are given for 'y', which is not among the features",
     ),
     "doubled categories": (
         {"features": ["y"], "categories": {"y": ["b", "b"]}},
-        "the data frame: the categories of 'y' must be some words, each once",
+        "the data frame: the categories of 'y' must be one or more different words",
     ),
     "doubled feature": (
         {"features": ["x", "x"]},
@@ -171,11 +171,11 @@ def test_several_traces_and_a_horizon():
     other = {"who": ["a"], "t": [0], "clip": ["y"]}
     with pytest.raises(DataError) as found:
         read(wide(table, **options), wide(other, trace="clip"))
-    wanted = "error: row 2 of data frame 1: 'agent' has no trace, but other facts have"
+    wanted = "error: row 2 of data frame 1: 'agent' has no trace, but other facts have one"
     assert str(found.value) == wanted
     with pytest.raises(DataError) as found:
         read(wide(table, **options), horizon=2)
-    text = "row 2 of the data frame: 'agent' has the time 3, beyond the horizon of 2 points"
+    text = "row 2 of the data frame: 'agent' has the time 3, beyond the horizon of 2 time points"
     assert str(found.value) == f"error: {text}"
     facts, features = read(wide(table, **options, presence="Here"), horizon=5)
     assert facts.lengths == (5,)

@@ -8,7 +8,7 @@ import torch
 
 from fotltn.algebra.expr import Reduction
 from fotltn.kernels.until import until
-from fotltn.kernels.windows import scan
+from fotltn.kernels.windows import scan, slope_without_asking
 from fotltn.logic.core import Window
 from fotltn.semantics import temporal
 from fotltn.semantics.config import GODEL, PRODUCT, STABLE_PRODUCT
@@ -97,3 +97,27 @@ def test_gradients_of_until_do_not_depend_on_blocks(semantics):
     for other in grads[1:]:
         for a, b in zip(grads[0], other, strict=True):
             torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize("zeros", [0.0, 0.15])
+def test_products_to_the_end_have_the_gradients_of_pytorch(zeros):
+    generator = torch.Generator().manual_seed(3)
+    for _ in range(5):
+        u = torch.rand(4, 9, dtype=torch.float64, generator=generator)
+        u[torch.rand(4, 9, generator=generator) < zeros] = 0
+        weights = torch.randn(4, 9, dtype=torch.float64, generator=generator)
+        ours, theirs = u.clone().requires_grad_(), u.clone().requires_grad_()
+        scanned = scan(Reduction.PRODUCT, ours, Window(), False, None)
+        plain = theirs.flip(-1).cumprod(-1).flip(-1)
+        assert torch.equal(scanned, plain)
+        (slope,) = torch.autograd.grad((scanned * weights).sum(), ours)
+        (wanted,) = torch.autograd.grad((plain * weights).sum(), theirs)
+        assert torch.equal(slope, wanted)
+        assert torch.equal(slope_without_asking(u, weights), slope) or zeros
+        torch.testing.assert_close(slope_without_asking(u, weights), slope)
+
+    def function(v):
+        return scan(Reduction.PRODUCT, v, Window(), False, None)
+
+    assert torch.autograd.gradcheck(function, ours)
+    assert torch.autograd.gradgradcheck(function, ours)

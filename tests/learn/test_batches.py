@@ -54,8 +54,8 @@ UNBIASED = (
 BIASED = {
     "exists x. G Stop(x)": "witnesses",
     "forall x. G exists y. Close(x, y)": "witnesses",
-    "forall x, y. G !Close(x, y)": "comes twice",
-    "forall x. forall y. G !Close(x, y)": "comes twice",
+    "forall x, y. G !Close(x, y)": "occurs twice",
+    "forall x. forall y. G !Close(x, y)": "occurs twice",
     "forall x where Car(x). G Stop(x)": "guard",
     "G ((forall x. Stop(x)) -> (forall x. Run(x)))": "counterexamples",
     "F forall x. Stop(x)": "counterexamples",
@@ -160,7 +160,7 @@ def test_an_epoch_draws_entities_anew_by_the_generator():
         (Batches("entities", 0, "agent"), "at least one of the entities"),
         (Batches("entities", 2), "need a sort, not none; declared: 'agent', 'place'"),
         (Batches("entities", 2, "agents"), "need a sort, not 'agents'; did you mean 'agent'"),
-        (Batches("entities", 6, "agent"), "6 entities of 'agent' is more than all 5"),
+        (Batches("entities", 6, "agent"), "6 entities of 'agent': there are only 5"),
         (Batches("bindings", 2), "by traces or by entities, not by 'bindings'"),  # type: ignore[arg-type]
     ],
 )

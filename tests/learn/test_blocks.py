@@ -153,7 +153,7 @@ def test_a_weight_that_nothing_reaches_has_no_slope():
 
 
 def test_a_number_of_blocks_that_makes_no_sense_is_refused():
-    with pytest.raises(DataError, match="blocks is a whole number from 1, not 0"):
+    with pytest.raises(DataError, match="blocks must be a whole number of at least 1, not 0"):
         task("", blocks=0)
 
 

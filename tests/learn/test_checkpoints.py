@@ -126,7 +126,8 @@ def test_one_of_a_later_version_is_kept_and_nothing_is_trained(tmp_path, step):
     message, hint = str(refused.value).split("\n")
     assert "it has version 2 of the format, written by fotltn '9.0'" in message
     assert (
-        "train with a fotltn, or on a machine, that can read it; or start anew: `--fresh`" in hint
+        "continue with a version of fotltn, or on a machine, that can read it; or start over"
+        in hint
     )
     assert tree(tmp_path) == before
 
@@ -151,7 +152,7 @@ def test_one_that_cannot_be_read_now_is_not_taken_for_damaged(tmp_path, monkeypa
 
 @pytest.mark.parametrize("step", [-1, 10**18])
 def test_bad_steps(tmp_path, step):
-    with pytest.raises(DataError, match=f"a step is a whole number from 0, not {step}"):
+    with pytest.raises(DataError, match=f"a step must be a whole number of at least 0, not {step}"):
         write(tmp_path, step)
 
 

@@ -89,7 +89,7 @@ def test_evidence_of_an_unknown_predicate():
 @pytest.mark.parametrize("by", ["f1", "accuracy"])
 def test_the_best_threshold_is_the_best_of_all(by):
     draw = np.random.default_rng(3)
-    for _ in range(200):
+    for _ in range(60):
         truth = draw.random(12) < 0.4
         scores = np.round(draw.random(12), draw.integers(1, 4))
 

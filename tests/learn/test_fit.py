@@ -16,6 +16,7 @@ from fotltn.learn.fit import _Fit, fit, seeded
 from fotltn.learn.objective import FACTS_ONLY, Flips, Objective, fact_loss
 from fotltn.learn.optimisers import OPTIMISERS
 from fotltn.learn.schedule import Schedule
+from fotltn.learn.steps import EpochStep
 from fotltn.networks.parts import Batches
 from fotltn.networks.predicates import Network
 from fotltn.semantics.config import GODEL, LOG_PRODUCT, STABLE_PRODUCT
@@ -29,7 +30,7 @@ def loss_of(task, epoch=0):
     run = _Fit(task)
     run.modules.eval()
     with torch.no_grad():
-        return float(run.losses(epoch, None)[0].total)
+        return float(run.losses(epoch, EpochStep(None, run.steps.labels))[0].total)
 
 
 # --- learning --------------------------------------------------------------------------------
@@ -190,7 +191,8 @@ def test_epochs_are_not_compared_while_the_objective_changes():
 def test_weights_go_where_one_step_of_gradient_descent_goes():
     task, copy = tasks.task(epochs=1, optimiser="sgd", rate=0.1, keep_best=False), tasks.task()
     fit(task)
-    _Fit(copy).losses(0, None)[0].total.backward()
+    run = _Fit(copy)
+    run.losses(0, EpochStep(None, run.steps.labels))[0].total.backward()
     pairs = zip(task.grounding.parameters(), copy.grounding.parameters(), strict=True)
     for own, other in pairs:
         assert torch.allclose(own, other - 0.1 * other.grad, atol=1e-12)
@@ -289,7 +291,7 @@ class Later(nn.Module):
 @pytest.mark.parametrize("objective", [Objective(), FACTS_ONLY, SUM])
 def test_what_is_no_number_is_an_error_that_names_the_epoch(objective):
     task = tasks.task(ground=tasks.grounding(stop=Network(Later(2))), objective=objective)
-    with pytest.raises(DataError, match="the loss of epoch 3 is nan: a network gives"):
+    with pytest.raises(DataError, match="the loss of epoch 3 is nan: a network returns"):
         fit(task)
     for name, weight in task.grounding.named_parameters():
         assert weight.isfinite().all(), name

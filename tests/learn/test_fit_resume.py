@@ -10,6 +10,7 @@ import torch
 
 from fotltn import DataError
 from fotltn.grounding.split import flip
+from fotltn.learn import fit as training
 from fotltn.learn.checkpoints import clear_checkpoints, latest_checkpoint
 from fotltn.learn.fit import Epoch, _Fit, fit
 from fotltn.learn.objective import FACTS_ONLY, Objective
@@ -108,6 +109,22 @@ def test_a_run_that_ended_is_not_trained_again(tmp_path):
     assert fit(made(), checkpoints=tmp_path) == first
 
 
+@pytest.mark.parametrize(("share", "written"), [(0, [2, 4, 6, 7]), (1e9, [2, 7])])
+def test_checkpoints_take_a_small_share_of_the_time(share, written, tmp_path, monkeypatch):
+    monkeypatch.setattr(training, "EVERY", 2)
+    monkeypatch.setattr(training, "SHARE", share)
+    steps = []
+    write = training._Fit.save
+
+    def save(run, folder):
+        steps.append(run.progress.epoch)
+        write(run, folder)
+
+    monkeypatch.setattr(training._Fit, "save", save)
+    fit(tasks.task(epochs=7), checkpoints=tmp_path)
+    assert steps == written
+
+
 def test_two_networks_that_share_weights_go_on(tmp_path):
     def shared():
         ground = tasks.grounding()
@@ -162,7 +179,7 @@ def test_checkpoints_of_another_task_are_refused(name, tmp_path):
     fit(made(), checkpoints=tmp_path, stop=lambda: True)
     other = OTHERS[name]()
     before = tasks.weights(other)
-    with pytest.raises(DataError, match="of another task or other settings; remove them"):
+    with pytest.raises(DataError, match="belong to another task or other settings; remove them"):
         fit(other, checkpoints=tmp_path)
     assert tasks.same(before, tasks.weights(other))
     assert fit(made(), checkpoints=tmp_path).finished

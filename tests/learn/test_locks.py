@@ -40,7 +40,7 @@ def test_two_trainings_with_the_same_checkpoints(tmp_path):
         rf"{socket.gethostname()}, since \d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d[+-]\d\d:\d\d",
         message,
     )
-    assert "wait until that is done" in hint
+    assert "wait until it has finished" in hint
     assert not folder.exists()
     assert fit(tasks.task(), checkpoints=folder).finished
     assert all(name.startswith("step-") for name in os.listdir(folder))
@@ -76,7 +76,7 @@ def test_a_holder_that_has_not_said_who_it_is(tmp_path):
     with reserve(tmp_path):
         (tmp_path / ".keeper.lock").write_text("{")
         with (
-            pytest.raises(DataError, match="a process that has not said who it is"),
+            pytest.raises(DataError, match="an unknown process"),
             reserve(tmp_path),
         ):
             pass
@@ -141,8 +141,8 @@ def test_who_waits_says_so_and_gives_up(tmp_path, monkeypatch, capsys):
         with foreign(tmp_path), pytest.raises(DataError) as refused:
             work()
         assert str(refused.value) == (
-            f"error: '{tmp_path}' is locked by another process, and was not given back within "
-            "0.2 seconds\n      = try again when that process is done, or end it"
+            f"error: '{tmp_path}' is locked by another process, which did not release it within "
+            "0.2 seconds\n      = try again when that process has finished, or end it"
         )
         said = f"waiting for '{tmp_path}', which another process has locked\n"
         assert capsys.readouterr().err == said

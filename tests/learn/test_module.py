@@ -235,10 +235,10 @@ def test_data_of_several_traces_say_how_long_these_are():
     plain = {n: data.predicate(n) for n in ("Car", "Near")}
     expected = AxiomLoss(theory)({**plain, "Stop": stop}, lengths=[6, 3])
     close(loss(Stop=stop).degrees, expected.degrees)
-    with pytest.raises(DataError, match="the data say how long their traces are"):
+    with pytest.raises(DataError, match="the data already state the lengths of traces"):
         loss(Stop=stop, lengths=[6, 3])
     with pytest.raises(
-        DataError, match="traces of predicate 'Stop': 3, of the data: 2; all must agree"
+        DataError, match="traces of predicate 'Stop': 3, of the data: 2; they must be equal"
     ):
         loss(Stop=torch.rand(3, 2, 6))
 
@@ -289,7 +289,7 @@ def test_functions_and_relations():
     close(loss({"P": p, "Q": q, "next": after}).by_trace["A"], expected)
     with pytest.raises(DataError, match="'pairs' is a relation; pass relations with"):
         loss(P=p, Q=q, next=after, pairs=pairs)
-    with pytest.raises(DataError, match="names entity 4, but there are 0 to 2"):
+    with pytest.raises(DataError, match="names entity 4; entities are 0 to 2"):
         AxiomLoss(theory, rest)(P=p, Q=q, next=after + 2)
 
 
@@ -403,9 +403,11 @@ def test_moving_the_module_moves_the_data():
     loss(Stop=torch.rand(4, 6))
     loss.to("cpu").double()
     assert loss.data.lengths.device.type == "cpu"
-    with pytest.raises(DataError, match="the device 'meta', where there are no numbers"):
+    with pytest.raises(DataError, match="the device 'meta', which holds no numbers"):
         loss(Stop=torch.rand(4, 6, device="meta"))
-    with pytest.raises(DataError, match="the table of 'Stop' is on cpu, that of 'Near' on meta"):
+    with pytest.raises(
+        DataError, match="the table of 'Stop' is on cpu, but that of 'Near' is on meta"
+    ):
         loss(Stop=torch.rand(4, 6), Near=torch.rand(4, 6, device="meta"))
 
 

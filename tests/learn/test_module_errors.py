@@ -15,17 +15,17 @@ from tests.learn.test_module import SMALL
     [
         (
             {"weights": {"Obay": 1}},
-            "weight is given for the unknown axiom 'Obay'; did you mean 'Obey'",
+            "weight was given for the unknown axiom 'Obay'; did you mean 'Obey'",
         ),
         ({"axiom_p": {"Reson": 2}}, "p is given for the unknown axiom 'Reson'; did you mean"),
-        ({"weights": {"Obey": -1}}, "the weight of Obey lies from 0 on, not at -1"),
-        ({"mean_p": 0.5}, "mean_p lies from 1 on, not at 0.5"),
-        ({"by": "lgo"}, "there is no loss of axioms by 'lgo'"),
+        ({"weights": {"Obey": -1}}, "the weight of Obey must be at least 0, not -1"),
+        ({"mean_p": 0.5}, "mean_p must be at least 1, not 0.5"),
+        ({"by": "lgo"}, "unknown loss 'lgo' for axioms"),
         ({"by": "none"}, "there is nothing to minimise"),
-        ({"trust": 1.0}, "trust is learned with axioms by 'log'"),
+        ({"trust": 1.0}, "trust can be learned only with axioms by 'log'"),
         ({"semantics": "crisp"}, "two-valued truth has no slope to learn from"),
         ({"semantics": "gödel"}, "unknown semantics 'gödel'"),
-        ({"data": {"Near": [1.0]}}, "expected data as fotltn.read or fotltn.tables gives them"),
+        ({"data": {"Near": [1.0]}}, "expected data from fotltn.read or fotltn.tables"),
     ],
 )
 def test_wrong_settings(options, message):
@@ -36,7 +36,7 @@ def test_wrong_settings(options, message):
 def test_a_theory_is_needed():
     with pytest.raises(DataError, match="expected a theory"):
         AxiomLoss("axiom A: F Stop")  # type: ignore[arg-type]
-    with pytest.raises(DataError, match="there is nothing to minimise: no axioms"):
+    with pytest.raises(DataError, match="there is nothing to minimise: the theory has no axioms"):
         AxiomLoss(fotltn.parse("predicate a"))
 
 
@@ -46,19 +46,19 @@ NEAR, CAR = torch.rand(3, 4, 6), torch.rand(4)
 @pytest.mark.parametrize(
     ("brought", "message"),
     [
-        ({}, "no table is given for the predicate 'Stop'"),
+        ({}, "no table was given for the predicate 'Stop'"),
         ({"Sotp": NEAR}, "unknown symbol 'Sotp'; did you mean 'Stop'"),
         ({"Stop": torch.rand(6)}, r"expected axes \(trace, agent, time\), or \(agent, time\)"),
         ({"Stop": NEAR, "Car": NEAR}, r"expected axes \(trace, agent\), or \(agent\)"),
         ({"Stop": torch.rand(3, 5, 6)}, "argument 1 of predicate 'Near' has 4 entities"),
         ({"Stop": torch.rand(3, 4, 7)}, "predicate 'Near' has 6 time points"),
         ({"Stop": torch.rand(2, 4, 6)}, "traces of predicate 'Near': 3, of predicate 'Stop': 2;"),
-        ({"Stop": 2 + NEAR}, r"predicate 'Stop' has the degree .*; degrees lie in \[0, 1\]"),
+        ({"Stop": 2 + NEAR}, r"predicate 'Stop' has the degree .*; degrees must be from 0 to 1"),
         ({"Stop": torch.full((3, 4, 6), torch.nan)}, "predicate 'Stop' has the degree nan"),
         ({"Stop": "no"}, "is not a tensor, array or nested list"),
         ({"Stop": NEAR, "lengths": [6, 2]}, "predicate 'Near' has 3 traces, but 2 lengths"),
-        ({"Stop": NEAR, "lengths": [6, 2, 7]}, "length 7; lengths lie between 1 and 6"),
-        ({"Stop": NEAR, "lengths": 2}, "lengths are whole numbers, one for each trace"),
+        ({"Stop": NEAR, "lengths": [6, 2, 7]}, "length 7; it must be from 1 to 6"),
+        ({"Stop": NEAR, "lengths": 2}, "lengths must be whole numbers, one for each trace"),
     ],
 )  # fmt: skip
 def test_wrong_tables(brought, message):
@@ -73,7 +73,7 @@ def test_data_and_tables_agree():
     with pytest.raises(DataError, match="predicate 'Near' in the data has 6"):
         loss(Stop=torch.rand(4, 7))
     named_alone = fotltn.tables(SMALL, entities={"agent": ["ego", "bus"]})
-    with pytest.raises(DataError, match="the sort 'agent' has 2 in the data, 4 in tables"):
+    with pytest.raises(DataError, match="the sort 'agent' has 2 entities in the data, 4 in tables"):
         AxiomLoss(SMALL, named_alone)(Stop=NEAR, Near=NEAR, Car=CAR)
 
 
@@ -81,7 +81,7 @@ def test_degrees_are_looked_at_where_a_shape_is_new_and_lengths_always():
     loss = AxiomLoss(SMALL)
     loss(Near=NEAR, Car=CAR, Stop=NEAR, lengths=[6, 2, 5])
     loss(Near=NEAR, Car=CAR, Stop=2 + NEAR, lengths=[6, 2, 5])
-    with pytest.raises(DataError, match="degrees lie in"):
+    with pytest.raises(DataError, match="degrees must be from 0 to 1"):
         loss(Near=NEAR, Car=CAR, Stop=2 + NEAR)
-    with pytest.raises(DataError, match="lengths lie between 1 and 6, not at"):
+    with pytest.raises(DataError, match="lengths must be from 1 to 6, not"):
         loss(Near=NEAR, Car=CAR, Stop=NEAR, lengths=[6, 0, 5])

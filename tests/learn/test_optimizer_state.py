@@ -125,16 +125,16 @@ def test_circles_and_depth():
     ],
 )
 def test_bad_documents(node):
-    with pytest.raises(DataError, match="packed state has a node that is not known"):
+    with pytest.raises(DataError, match="packed state has an unknown node"):
         unflatten({"value": [node]}, {"a": torch.zeros(1)})
 
 
 def test_documents_of_something_else():
     documents: tuple[object, ...] = ({}, [], {"value": 1, "more": 2}, "text")
     for document in documents:
-        with pytest.raises(DataError, match="has one key, 'value'"):
+        with pytest.raises(DataError, match="must have one key, 'value'"):
             unflatten(document, {})
-    with pytest.raises(DataError, match="refers to the tensor 'a', which is not there"):
+    with pytest.raises(DataError, match="refers to the tensor 'a', which is missing"):
         unflatten({"value": {"tensor": "a"}}, {})
 
 
@@ -216,19 +216,19 @@ def test_the_state_of_another_optimiser():
     optimiser = torch.optim.Adam(model.parameters())
     train(model, optimiser, torch.Generator().manual_seed(1), 1)
     tensors, document = flatten(optimiser.state_dict(), prefix="optimiser/")
-    with pytest.raises(DataError, match="that of another optimiser than SGD"):
+    with pytest.raises(DataError, match="does not belong to a SGD"):
         restore_optimiser(torch.optim.SGD(model.parameters(), lr=0.1), document, tensors)
     two = [{"params": [p]} for p in model.parameters()]
-    with pytest.raises(DataError, match="or of other groups of parameters"):
+    with pytest.raises(DataError, match="or not to the same groups of parameters"):
         restore_optimiser(torch.optim.Adam(two), document, tensors)
-    with pytest.raises(DataError, match="is of 4 parameters; the optimiser has 2"):
+    with pytest.raises(DataError, match="has 4 parameters; the optimiser has 2"):
         restore_optimiser(torch.optim.Adam(model[0].parameters()), document, tensors)
     wider = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.Linear(5, 1))
     with pytest.raises(DataError, match=r"'exp_avg' of parameter 0 has the shape \(4, 3\)"):
         restore_optimiser(torch.optim.Adam(wider.parameters()), document, tensors)
     strange: tuple[object, ...] = ([], {"state": {}}, {"state": [], "param_groups": []})
     for value in strange:
-        with pytest.raises(DataError, match="the packed state is not that of an optimiser"):
+        with pytest.raises(DataError, match="the packed state does not belong to an optimiser"):
             restore_optimiser(optimiser, *reversed(flatten(value)))
 
 
@@ -267,8 +267,8 @@ def test_generators_of_numpy_are_nested_state(tmp_path):
 
 def test_bad_states_of_generators():
     generator = torch.Generator()
-    with pytest.raises(DataError, match="there is no state for the random generator 'a'"):
+    with pytest.raises(DataError, match="the state of the random generator 'a' is missing"):
         restore_generators({"a": generator}, {})
     for state in (torch.zeros(3, dtype=torch.uint8), torch.zeros(5056)):
-        with pytest.raises(DataError, match="the state of the random generator 'a' is bad"):
+        with pytest.raises(DataError, match="the state of the random generator 'a' is invalid"):
             restore_generators({"a": generator}, {"a": state})

@@ -51,7 +51,7 @@ def test_a_schedule_that_never_changes_has_no_end():
     ],
 )
 def test_what_is_no_schedule_is_refused(given):
-    with pytest.raises(DataError, match="p of 'A1' is a number, or a list of pairs"):
+    with pytest.raises(DataError, match="p of 'A1' must be a number, or a list of pairs"):
         schedule(given, "p of 'A1'")
 
 
@@ -64,9 +64,9 @@ def test_epochs_increase(given):
 
 
 def test_values_have_limits():
-    with pytest.raises(DataError, match=r"p lies from 1 on, not at 0\.5"):
+    with pytest.raises(DataError, match=r"p must be at least 1, not 0\.5"):
         schedule(0.5, "p", low=1)
-    with pytest.raises(DataError, match="rate lies from 0 to 1, not at 2"):
+    with pytest.raises(DataError, match="rate must be from 0 to 1, not 2"):
         schedule([[0, 1], [3, 2]], "rate", high=1)
 
 

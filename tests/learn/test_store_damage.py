@@ -52,7 +52,7 @@ def missing(folder):
 
 def without_manifest(folder):
     (folder / MANIFEST).unlink()
-    return r"it has no manifest.json, so fotltn has not written it, or not all"
+    return r"it has no manifest.json, so fotltn did not write it, or not all of it"
 
 
 def extra(folder):
@@ -231,7 +231,7 @@ def a_pickle_for_weights(folder):
 
 def forged_document(folder):
     forged(folder, "config.json", b'{"a": NaN}')
-    return "config.json: it is not JSON: NaN is not a number of JSON"
+    return "config.json: it is not JSON: NaN is not a number in JSON"
 
 
 def forged_scalar(folder):

@@ -30,9 +30,9 @@ def one(name, index, truth=(1.0,)):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"epochs": 0}, "epochs is a whole number from 1, not 0"),
-        ({"epochs": 2.5}, "epochs is a whole number"),
-        ({"patience": 0}, "patience is a whole number from 1"),
+        ({"epochs": 0}, "epochs must be a whole number of at least 1, not 0"),
+        ({"epochs": 2.5}, "epochs must be a whole number"),
+        ({"patience": 0}, "patience must be a whole number of at least 1"),
         ({"tolerance": -1.0}, "tolerance"),
         ({"rate": 0.0}, "learning rate"),
         ({"rate": math.nan}, "learning rate"),
@@ -56,19 +56,19 @@ def test_optimisers_are_pytorchs():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"known": one("Close", [[0, 0, 0, 0]])}, "'Close', which nothing learns; learned: 'Car'"),
+        ({"known": one("Close", [[0, 0, 0, 0]])}, "'Close', which is not learned; learned: 'Car'"),
         ({"known": one("Stop", [[0, 0, 0, 0]])}, "1 labels for 'Stop' need an index of shape"),
         ({"known": one("Stop", [[1, 0, 0]])}, "outside its table of shape"),
         ({"known": one("Stop", [[0, 6, 0]])}, "outside its table"),
         ({"known": one("Stop", [[0, 0, -1]])}, "outside its table"),
         ({"known": one("Car", [[0, 0, 1]])}, "outside its table"),
-        ({"known": one("Stop", [[0, 0, 0]], [1.5])}, "not from 0 to 1"),
-        ({"known": one("Stop", [[0, 0, 0]], [math.nan])}, "not from 0 to 1"),
+        ({"known": one("Stop", [[0, 0, 0]], [1.5])}, "must be from 0 to 1"),
+        ({"known": one("Stop", [[0, 0, 0]], [math.nan])}, "must be from 0 to 1"),
         ({"watched": one("Stop", [[0, 9, 0]])}, "outside its table"),
         ({"watched": Labels({}, {})}, "no facts to watch"),
         (
             {"objective": Objective(axiom_weights={"A4": schedule(1, "w")})},
-            "unknown axiom 'A4'; there are 'A1', 'A2', 'A3'",
+            "unknown axiom 'A4'; available: 'A1', 'A2', 'A3'",
         ),
         (
             {"objective": Objective(fact_weights={"Stopp": schedule(1, "w")})},
@@ -76,12 +76,12 @@ def test_optimisers_are_pytorchs():
         ),
         (
             {"objective": Objective(fact_p={"Halt": schedule(1, "w")})},
-            "unknown predicate 'Halt'; there are",
+            "unknown predicate 'Halt'; available:",
         ),
         ({"known": Labels({}, {}), "objective": FACTS_ONLY}, "nothing to learn from"),
         ({"known": Labels({}, {}), "text": tasks.THEORY.split("axiom")[0]}, "nothing to learn"),
         ({"batches": Batches("entities", 2, "car")}, "need a sort, not 'car'"),
-        ({"batches": Batches("entities", 20, "agent")}, "more than all 6"),
+        ({"batches": Batches("entities", 20, "agent")}, "there are only 6"),
         (
             {
                 "batches": Batches("entities", 2, "agent"),
@@ -126,7 +126,9 @@ def test_a_share_of_the_labels_is_watched():
 
 def test_a_share_that_leaves_nothing_is_refused():
     few = one("Stop", [[0, 0, 0], [0, 1, 0]], [1.0, 0.0])
-    with pytest.raises(DataError, match=r"of 2 labelled facts, a share of 0\.1 .* 2 .* and 0"):
+    with pytest.raises(
+        DataError, match=r"a share of 0\.1 to watch, 2 labelled facts leave 2 .* and 0"
+    ):
         tasks.task(known=few, validation=0.1).split()
-    with pytest.raises(DataError, match="leaves 0 to learn from and 2"):
+    with pytest.raises(DataError, match="leave 0 to learn from and 2"):
         tasks.task(known=few, validation=0.9).split()

@@ -10,7 +10,8 @@ import pytest
 
 from fotltn import check
 from fotltn.logic.check import CheckedTheory, check_formula
-from fotltn.logic.defined import Definitions, changes, definitions_in
+from fotltn.logic.defined import Definitions, definitions_in
+from fotltn.logic.parts import changes
 from fotltn.semantics import crisp
 from fotltn.semantics.tables import Tables, spread
 from fotltn.syntax import formula as f
@@ -272,7 +273,7 @@ def test_shared_parts_are_compared_once():
 )  # fmt: skip
 def test_what_changes_over_time(formula, over_time):
     theory = theory_of()
-    assert changes(formula_of(formula, theory), theory.signature) is over_time
+    assert changes(theory.signature, formula_of(formula, theory)) is over_time
 
 
 # --- random theories --------------------------------------------------------------------------

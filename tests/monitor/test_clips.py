@@ -13,9 +13,9 @@ import torch
 
 import fotltn
 from fotltn import Monitor, Watch
-from fotltn.analysis.cells import cells_of
+from fotltn.analysis.view import View
 from fotltn.evaluation import evaluate_all
-from fotltn.grounding.dense import interpretation
+from fotltn.grounding.dense import tables_of_facts
 from fotltn.monitor.events import CellEvent
 from fotltn.project.config import read_config
 from fotltn.project.world import World, read_world
@@ -34,7 +34,7 @@ def world() -> World:
 
 def test_final_verdicts_are_those_of_the_crisp_evaluator_on_every_clip_and_axiom():
     facts, theory = world().facts, world().theory
-    truth = interpretation(facts, theory.signature, dtype=torch.float64)
+    truth = tables_of_facts(facts, theory.signature, dtype=torch.float64)
     formulas = {a.name: a.formula for a in theory.axioms}
     offline = evaluate_all(formulas, truth, CRISP, threshold=0.5)
     seen = set()
@@ -53,7 +53,7 @@ def test_final_verdicts_are_those_of_the_crisp_evaluator_on_every_clip_and_axiom
 
 def test_verdicts_do_not_change_once_they_are_certain():
     facts, theory = world().facts, world().theory
-    truth = interpretation(facts, theory.signature, dtype=torch.float64)
+    truth = tables_of_facts(facts, theory.signature, dtype=torch.float64)
     for clip in range(min(4, len(facts.traces))):
         header, steps = fotltn.steps(truth, clip)
         monitor = Monitor(theory, header=header, values="none")
@@ -70,11 +70,11 @@ def test_verdicts_do_not_change_once_they_are_certain():
 
 def test_a_watch_tells_every_violation_once_however_often_it_is_stopped():
     facts, theory = world().facts, world().theory
-    truth = interpretation(facts, theory.signature, dtype=torch.float64)
+    truth = tables_of_facts(facts, theory.signature, dtype=torch.float64)
     wanted = {
-        (facts.traces[int(v.trace)], axiom.name, *v.binding.values(), v.time)
+        (facts.traces[int(v.trace)], axiom.name, *v.binding.values(), v.time or 0)
         for axiom in theory.axioms
-        for v in cells_of(axiom, truth, CRISP, 0.5, end="final").worst(10**7)
+        for v in View(truth, CRISP, 0.5, end="final").cells(axiom).worst(10**7)
         if v.violated
     }
     told = []

@@ -95,8 +95,8 @@ def test_the_traces_themselves_are_read(trace):
 
 @pytest.mark.reliability
 def test_changed_steps_are_read_or_refused():
-    outcomes = fuzz(0, 500)
-    assert min(outcomes.values()) > 20
+    outcomes = fuzz(0, 250)
+    assert min(outcomes.values()) > 10
 
 
 @pytest.mark.slow

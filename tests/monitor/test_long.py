@@ -58,7 +58,7 @@ def size(monitor: Monitor) -> dict[str, int]:
         "points": recent.length,
         "cells": sum(t.numel() for t in recent.tables.values()),
         "history": sum(len(kept) for kept in monitor.history.facts.values()),
-        "waiting": len(monitor._waiting),
+        "waiting": monitor._waiting + len(monitor._cells),
     }  # fmt: skip
 
 

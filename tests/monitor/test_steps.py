@@ -8,7 +8,7 @@ import pytest
 
 import fotltn
 from fotltn.errors import DataError
-from fotltn.grounding.dense import interpretation
+from fotltn.grounding.dense import tables_of_facts
 from fotltn.grounding.facts import read_facts
 from fotltn.logic.check import check
 from fotltn.monitor.monitor import Monitor
@@ -72,7 +72,7 @@ SPEED = '"values": [["speed", "ego", 1]]'
             "'Stop' has the degree 1.5; expected a number from 0 to 1",
             "1.5",
         ),
-        ('{"facts": [["Stop", "ego", NaN]]}', "this is no JSON: NaN is not a number of JSON", ""),
+        ('{"facts": [["Stop", "ego", NaN]]}', "this is no JSON: NaN is not a number in JSON", ""),
         ('{"facts": [["Stop", "ego", "x"]]}', "'Stop' has the degree 'x'", '"x"'),
         (
             '{"facts": [["Stop", "ego"], ["Stop", "ego", 0.25]]}',
@@ -156,13 +156,13 @@ def test_a_trace_that_is_over():
     monitor.finish()
     with pytest.raises(DataError, match="the trace has ended"):
         monitor.step(step)
-    with pytest.raises(DataError, match="no axiom 'B'; there are 'A'"):
+    with pytest.raises(DataError, match="no axiom 'B'; available: 'A'"):
         monitor.finish()["B"]
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"horizon": 0}, "at least one step"), ({"threshold": 0.0}, "a threshold lies above 0")],
+    [({"horizon": 0}, "at least one step"), ({"threshold": 0.0}, "a threshold must be above 0")],
 )
 def test_bad_options(options, message):
     with pytest.raises(DataError, match=message):
@@ -188,7 +188,7 @@ TABLE = {
 @pytest.mark.parametrize("declare", [False, True])
 def test_facts_as_steps(declare):
     facts = read_facts([TABLE], THEORY.signature)
-    model = interpretation(facts, THEORY.signature)
+    model = tables_of_facts(facts, THEORY.signature)
     wanted = crisp.evaluate(THEORY.axioms[0].formula, model, threshold=0.5).tensor[:, 0].tolist()
     found = []
     for trace in range(2):

@@ -107,7 +107,7 @@ def test_changes_are_those_since_an_entity_was_last_seen():
 
 @pytest.mark.parametrize(
     ("values", "steps", "message"),
-    [(draw(1, 1, 4, 1), (0,), "from 1"), (draw(1, 1, 1, 1), (2,), "same at all times")],
+    [(draw(1, 1, 4, 1), (0,), "at least 1 step"), (draw(1, 1, 1, 1), (2,), "same at all times")],
 )
 def test_changes_that_make_no_sense(values, steps, message):
     with pytest.raises(DataError, match=message):

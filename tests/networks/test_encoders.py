@@ -60,12 +60,12 @@ def test_smooth_embeddings_are_the_average_and_neighbours_are_alike():
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"entities": 0}, "from 1"),
-        ({"width": 0}, "from 1"),
+        ({"entities": 0}, "at least 1"),
+        ({"width": 0}, "at least 1"),
         ({"time": "smoth"}, "'free', 'static', 'smooth'"),
         ({"scale": -1.0}, "scale"),
         ({"scale": math.nan}, "scale"),
-        ({"time": "smooth", "reach": 0.0}, "reaches"),
+        ({"time": "smooth", "reach": 0.0}, "the reach of smoothing"),
     ],
 )
 def test_embeddings_that_make_no_sense_are_refused(wrong, message):
@@ -183,7 +183,7 @@ def test_inputs_of_different_entities_are_not_joined():
     module = Joined(Embeddings(1, 5, 6, 2), Embeddings(1, 4, 6, 2))
     with pytest.raises(DataError, match=r"\(1, 5, 6\), \(1, 4, 6\)"):
         module()
-    with pytest.raises(DataError, match="nothing"):
+    with pytest.raises(DataError, match="no inputs to combine"):
         Joined()
 
 

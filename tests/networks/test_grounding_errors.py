@@ -28,7 +28,7 @@ def refused(kind, predicates=None, **options):
     [
         ("Danger", Defined(("x", "y"), "Stop(x)"), ["takes 1 argument,", "Danger(x, y)"]),
         ("Close", Defined(("x",), "Stop(x)"), ["takes 2 arguments", "Close(x)"]),
-        ("Close", Defined(("x", "x"), "Stop(x)"), ["Close(x, x)", "'x' twice"]),
+        ("Close", Defined(("x", "x"), "Stop(x)"), ["Close(x, x)", "repeats the variable 'x'"]),
         ("Danger", Defined(("x",), "Close(x, y)"), ["free variable 'y'", "Close(x, y)"]),
         ("Danger", Defined(("p",), "exists x. At(x, p)"), ["sort 'place'", "'agent'"]),
         ("Danger", Defined(("x",), "Stopp(x)"), ["Stopp", "did you mean 'Stop'?", "Danger(x)"]),
@@ -101,14 +101,14 @@ def net(width=3, **options):
         ({}, {"groups": [("Stop", "Rum")]}, ["unknown predicate 'Rum'", "'Run'"]),
         ({}, {"groups": [("Stop", "Car")]}, ["share a network", "static"]),
         ({}, {"groups": [("Stop", "Close")]}, ["share a network", "sorts"]),
-        ({"At": "net"}, {}, ["'At'", "nothing of the sort 'place'"]),
+        ({"At": "net"}, {}, ["'At'", "no inputs for the sort 'place'"]),
         ({"Alarm": "net"}, {}, ["'Alarm'", "use logits"]),
         ({"Stop": "mlp"}, {}, ["'Stop'", "Sequential", "Network(…)"]),
         ({"Stop": "wide"}, {}, ["'Stop'", "vectors of width 3"]),
         ({"Car": "net"}, {}, ["'Car'", f"({TRACES}, {AGENTS}, {HORIZON})", "static"]),
         ({"Stop": "logits"}, {}, ["'Stop'", "(1, 9, 5)", "(2 or 1, 4, 5 or 1)", "(trace, agent,"]),
         ({"Stop": "table"}, {}, ["the rule of 'Stop'", "(4, 5)"]),
-        ({"Stop": "degrees"}, {}, ["the rule of 'Stop'", "[0, 1]"]),
+        ({"Stop": "degrees"}, {}, ["the rule of 'Stop'", "from 0 to 1"]),
         ({"Stop": "list"}, {}, ["the rule of 'Stop'", "list"]),
         ({"Stop": "rule"}, {}, ["the rule of 'Stop'", "(1, 2)"]),
         ({}, {"functions": {"sped": "net"}}, ["unknown function 'sped'", "'speed'"]),
@@ -151,4 +151,4 @@ def test_functions_need_a_grounding_and_give_numbers():
         DataError, signature=theory(declared=declared).signature, functions={"next": net()},
         given=Tables({"agent": 4}, torch.tensor([5]), 5, {"P": torch.zeros(1, 4, 5)}),
     )  # fmt: skip
-    assert "gives entities of sort 'agent'" in message
+    assert "returns entities of sort 'agent'" in message

@@ -163,7 +163,7 @@ def test_labels_without_sorts_cannot_follow_entities():
     piece = part(world(), theory().signature, traces=torch.tensor([1]))
     assert piece.labels(every).total < every.total
     piece = part(world(), theory().signature, entities={"agent": torch.tensor([1])})
-    with pytest.raises(DataError, match="'Stop' do not say the sorts"):
+    with pytest.raises(DataError, match="'Stop' do not tell the sorts"):
         piece.labels(every)
 
 
@@ -190,7 +190,7 @@ def test_numbers_that_are_none_are_refused(options, message):
 @pytest.mark.parametrize(
     ("declared", "message"),
     [
-        ("function next(agent): agent", "the function 'next' gives them"),
+        ("function next(agent): agent", "the function 'next' returns them"),
         ("relation pairs(place, agent)", "the relation 'pairs' lists them"),
         ("constant ego: agent", "the constant 'ego'"),
     ],

@@ -59,11 +59,11 @@ def test_every_activation_is_applied(activation):
 def test_layers_that_make_no_sense_are_refused():
     with pytest.raises(DataError, match=r"'rellu'; did you mean 'relu'\?"):
         mlp(2, activation="rellu")
-    with pytest.raises(DataError, match="unknown activation 'step'; there are 'elu'"):
+    with pytest.raises(DataError, match="unknown activation 'step'; available: 'elu'"):
         mlp(2, activation="step")
-    with pytest.raises(DataError, match="from 1"):
+    with pytest.raises(DataError, match="at least 1"):
         mlp(0)
-    with pytest.raises(DataError, match="from 1"):
+    with pytest.raises(DataError, match="at least 1"):
         mlp(2, (4, 0))
 
 
@@ -124,7 +124,7 @@ def test_degrees_are_taken_as_they_are_and_refused_outside_the_unit_interval():
 @pytest.mark.parametrize(
     ("module", "message"),
     [
-        (lambda: mlp(3, outputs=2), r"one output is needed, not 2"),
+        (lambda: mlp(3, outputs=2), r"expected one output, not 2"),
         (lambda: mlp(4), r"vectors of width 3 .*mat1 and mat2 shapes"),
         (lambda: nn.Flatten(0, -1), r"shape \(120,\)"),
         (lambda: nn.LSTM(3, 1), "vectors of width 3"),
@@ -141,7 +141,7 @@ def test_what_a_module_gives_must_be_a_tensor():
         def forward(self, x):
             return x, x
 
-    with pytest.raises(DataError, match="gives tuple"):
+    with pytest.raises(DataError, match="returned tuple"):
         Network(Pair())([seen(2, 4, 5, 3)])
 
 
@@ -166,9 +166,9 @@ def test_predicates_that_exclude_each_other_share_the_degree(other):
 
 
 def test_a_softmax_of_the_wrong_width_is_refused():
-    with pytest.raises(DataError, match="2 outputs are needed for 'A', 'B', not 3"):
+    with pytest.raises(DataError, match="must have 2 outputs for 'A', 'B', not 3"):
         Softmax(("A", "B"), mlp(3, outputs=3))([seen(1, 2, 2, 3)])
-    with pytest.raises(DataError, match=r"3 outputs are needed .* and none of them, not 2"):
+    with pytest.raises(DataError, match=r"must have 3 outputs .* and none of them, not 2"):
         Softmax(("A", "B"), mlp(3, outputs=2), other=True)([seen(1, 2, 2, 3)])
     with pytest.raises(DataError, match="at least one"):
         Softmax((), mlp(3))

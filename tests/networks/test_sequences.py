@@ -131,8 +131,8 @@ def test_nobody_is_ever_there():
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({"kind": "lstm"}, "encoders are 'gru', 'convolution', 'transformer', not 'lstm'"),
-        ({"size": 0}, "whole numbers from 1"),
+        ({"kind": "lstm"}, "encoders can be 'gru', 'convolution', 'transformer', not 'lstm'"),
+        ({"size": 0}, "whole numbers of at least 1"),
         ({"kind": "transformer", "size": 5}, "2 heads do not divide a transformer's width of 5"),
     ],
 )
@@ -156,12 +156,16 @@ def test_an_encoder_of_ones_own():
     made = Encoded("agent", inputs, Total(), present)
     assert made.width == WIDTH
     close(made(), inputs().cumsum(2))
-    with pytest.raises(DataError, match=r"the encoder of 'agent' gives .* expected the same axes"):
+    with pytest.raises(
+        DataError, match=r"the encoder of 'agent' returned .* expected the same axes"
+    ):
         Encoded("agent", inputs, Flat(), present)
-    with pytest.raises(DataError, match="does not take vectors of shape"):
+    with pytest.raises(DataError, match="does not accept vectors of shape"):
         Encoded("agent", inputs, nn.Linear(5, 2).double(), present)
     steady = FeatureInputs(values[:, :, :1])
-    with pytest.raises(DataError, match="an encoder looks over time, but what is seen of 'agent'"):
+    with pytest.raises(
+        DataError, match="an encoder needs inputs that change over time, but those of 'agent'"
+    ):
         Encoded("agent", steady, Total(), present)
 
 
@@ -228,7 +232,7 @@ def test_neighbours_that_nothing_tells():
     tables = scene(dense=False)
     for relation, expected in [
         ("Naer", "unknown predicate 'Naer' of neighbours; did you mean 'Near'"),
-        ("Glad", "a predicate of a 'car' and another entity, not by 'Glad\\(person\\)'"),
+        ("Glad", "a predicate of a 'car' and another entity, not 'Glad\\(person\\)'"),
     ]:
         with pytest.raises(DataError, match=expected):
             pooled(tables, relation, "car")

@@ -105,11 +105,11 @@ def templates(seed):
     return replace(case, text=text, checked=checked)
 
 
-@pytest.mark.parametrize(("draw", "least"), [(random_case, 5), (templates, 120)])
+@pytest.mark.parametrize(("draw", "least"), [(random_case, 2), (templates, 60)])
 def test_values_and_gradients_are_those_of_the_reference(draw, least, monkeypatch):
     monkeypatch.setattr(planner, "WORTH", math.inf)
     taken = compared = 0
-    for seed in range(50_000, 50_240):
+    for seed in range(50_000, 50_120):
         case = replace(draw(seed), semantics=KINDS[seed // 8 % len(KINDS)])
         try:
             expected = reference_value(case)
@@ -122,7 +122,7 @@ def test_values_and_gradients_are_those_of_the_reference(draw, least, monkeypatc
             same(mine, theirs, told)
         compared += 1
         taken += any(step.route is Route.EXPANDED for step in plan.steps)
-    assert compared > 220
+    assert compared > 110
     assert taken > least
 
 

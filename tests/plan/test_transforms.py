@@ -158,7 +158,7 @@ def test_products_over_facts_are_compiled():
 def test_what_would_be_compiled_wrongly_is_refused():
     _, model = scene()
     formula = {"A": AXIOMS["A1"]}
-    with pytest.raises(SemanticsError, match="kind 'support' is not compiled"):
+    with pytest.raises(SemanticsError, match="kind 'support' cannot be compiled"):
         compiled(prepared(model, GODEL, formula), model, backend="aot_eager")
 
 

@@ -289,7 +289,7 @@ class Exact:
     def _axiom(
         self, formula: c.Formula, hard: bool, weight: float, end: End, tables: Tables, count: int
     ) -> Tensor:
-        """What an axiom is worth in each world: cells that break it are counted one by one."""
+        """What an axiom is worth in each world: cells at which its body is false, one by one."""
         axes: list[c.Axis] = []
         always = False
         body = formula
@@ -306,7 +306,7 @@ class Exact:
                 always, body = True, body.arg
             else:
                 break
-        if isinstance(body, c.And):
+        if isinstance(body, c.And) and hard:
             parts = [body.left, body.right]
             total = torch.zeros(count, dtype=torch.float64)
             for part in parts:

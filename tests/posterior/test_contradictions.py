@@ -13,8 +13,8 @@ from torch import Tensor
 
 from fotltn.grounding.labels import Labels
 from fotltn.logic.check import check
+from fotltn.logic.parts import predicates_in
 from fotltn.posterior import contradictions
-from fotltn.posterior.clauses import predicates
 from fotltn.posterior.contradictions import SearchEnd, certain, refuse, search
 from fotltn.posterior.evidence import LabelEvidence, NoiseRates
 from fotltn.posterior.ground import definition_clauses
@@ -223,7 +223,7 @@ def compare(seeds: range) -> tuple[int, int, int]:
         assert not bool(torch.stack(columns).all(0).any())
         used = {
             n for a in one.theory.axioms if a.name in contradiction.names
-            for n in predicates(a.formula)
+            for n in predicates_in(a.formula)
         }  # fmt: skip
         single = all(len(every.truths[name]) == 1 for name in contradiction.names)
         if single and not plan.definitions and used <= set(one.learned):

@@ -39,7 +39,7 @@ def without(labels: Labels, name: str, number: int) -> Labels:
 
 def test_probabilities_are_those_of_enumeration_with_and_without_the_label():
     compared = 0
-    for seed in range(60):
+    for seed in range(32):
         one = case(seed)
         try:
             problem = Problem(
@@ -69,7 +69,7 @@ def test_probabilities_are_those_of_enumeration_with_and_without_the_label():
                 true = float(marginals[doubt.predicate][tuple(cell)])
                 assert value == pytest.approx(1 - true if doubt.says else true, abs=1e-9)
             compared += 1
-    assert compared > 40
+    assert compared > 20
 
 
 THEORY = """
@@ -193,12 +193,12 @@ def test_bad_input_is_refused(labels):
     with pytest.raises(IndexError, match="there are 7 labels, and none is 7"):
         listed[7]
     for call, message in (
-        (lambda: listed.of("At"), "'At' has no labels; there are 'On', 'Lit'"),
+        (lambda: listed.of("At"), "'At' has no labels; available: 'On', 'Lit'"),
         (lambda: listed.rows(-1), "the number of labels is at least 0, not -1"),
         (lambda: listed.against(listed[0], worlds=0), "at least 1 world is looked at, not 0"),
         (
             lambda: doubts(posterior, replace(labels, index={"At": labels.index["On"]})),
-            "no world says anything of 'At'; there are 'On', 'Lit'",
+            "no world says anything of 'At'; available: 'On', 'Lit'",
         ),
         (
             lambda: doubts(posterior, replace(labels, index={"On": labels.index["On"] + 1})),

@@ -114,7 +114,7 @@ def with_habits(sampler: Sampler, exact: Exact, seed: int) -> dict[str, torch.Te
     for column, (name, cell) in enumerate(exact.cells):
         all_worlds.tables[name].movedim(0, -1)[cell] = torch.from_numpy(exact.bits[:, column] > 0)
     all_worlds.define()
-    log = torch.where(exact.feasible, all_worlds.density(), -torch.inf)
+    log = torch.where(exact.feasible, all_worlds.density()[:, 0], -torch.inf)
     weight = (log - log.max()).exp()
     weight /= weight.sum()
     return {
@@ -174,11 +174,11 @@ def tied(seeds: range) -> Counter[str]:
 
 
 def test_probabilities_equal_those_of_enumeration():
-    assert check((seed, case(seed)) for seed in range(40))["compared"] > 16
+    assert check((seed, case(seed)) for seed in range(22))["compared"] > 8
 
 
 def test_what_hard_axioms_tie_moves_together():
-    assert tied(range(2))["compared"] > 7
+    assert tied(range(1))["compared"] > 3
 
 
 def present(seeds: range) -> Counter[str]:
@@ -280,9 +280,9 @@ def test_many_predicates_move_apart(axioms, together, letters, monkeypatch):
 
 @pytest.mark.slow
 def test_probabilities_equal_those_of_enumeration_on_two_thousand_theories():
-    assert check((seed, case(seed)) for seed in range(40, 2040))["compared"] > 1100
+    assert check((seed, case(seed)) for seed in range(22, 2040))["compared"] > 1100
 
 
 @pytest.mark.slow
 def test_what_hard_axioms_tie_moves_together_in_many_worlds():
-    assert tied(range(2, 30))["compared"] > 100
+    assert tied(range(1, 30))["compared"] > 100

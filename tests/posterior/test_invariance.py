@@ -152,13 +152,13 @@ CHANGES = pytest.mark.parametrize("change", [renamed, reordered, mirrored])
 
 @CHANGES
 def test_probabilities_stay_the_same(change):
-    compare(change, range(12))
+    compare(change, range(7))
 
 
 @pytest.mark.slow
 @CHANGES
 def test_probabilities_of_further_theories_stay_the_same(change):
-    compare(change, range(12, 60))
+    compare(change, range(7, 60))
 
 
 def test_traces_of_different_lengths_do_not_touch_each_other():
@@ -212,7 +212,7 @@ axiom Apart weight 1.5: forall x. G(!(P(x) & Q(x)))
 
 def learning(work: Case, seed: int) -> Posterior:
     """What is learned on the way: the prior, and all rates."""
-    sampling = Sampling(worlds=16, burn_in=30, sweeps=40, seed=seed)
+    sampling = Sampling(worlds=16, burn_in=20, sweeps=30, seed=seed)
     rates = dict.fromkeys(work.learned)
     problem = Problem(
         work.theory, work.tables, work.labels, work.learned, rates=rates, sampling=sampling
@@ -227,7 +227,9 @@ def learned_twice() -> tuple[Case, Posterior, Posterior]:
     return one, learning(one, 1), learning(one, 2)
 
 
-@CHANGES
+@pytest.mark.parametrize(
+    "change", [renamed, pytest.param(reordered, marks=pytest.mark.slow), mirrored]
+)
 def test_what_is_learned_on_the_way_stays_the_same(change):
     one, first, again = learned_twice()
     other, back = change(one)

@@ -11,15 +11,19 @@ import torch
 from torch import Tensor
 
 from fotltn.logic import core as c
+from fotltn.logic.check import check, check_formula
+from fotltn.logic.nnf import nnf
 from fotltn.posterior import colours
 from fotltn.posterior.evidence import LabelEvidence
 from fotltn.posterior.impossible import NoWorldError
 from fotltn.posterior.movers import Coupling, Mover
-from fotltn.posterior.patterns import Patterns
+from fotltn.posterior.patterns import Bit, Moving, Patterns, Sight, Slot, reach
 from fotltn.posterior.sampler import Sampler, Sampling
 from fotltn.posterior.structure import structure
 from fotltn.semantics import crisp
 from fotltn.semantics.tables import Tables
+from fotltn.syntax.load import parse_theory
+from fotltn.syntax.parse import parse_formula
 from tests.posterior.oracle import case
 
 WORLDS = 2
@@ -154,3 +158,26 @@ def test_tracks_that_touch_one_row_are_never_drawn_at_once(few, monkeypatch):
             for one in range(tracks)
         ]
         assert most <= len(colour.unique()) <= max(met), seed
+
+
+@pytest.mark.parametrize(
+    ("text", "low", "high"),
+    [
+        ("P(x)", 0, 0),
+        ("Near(x) U[2,3] P(x)", 2, 3),  # what a window does not reach is not seen
+        ("P(x) U[2,3] Near(x)", 0, 3),
+        ("P(x) S[1,2] Near(x)", -2, 0),
+        ("X O[1,1] P(x)", 0, 0),
+        ("F[<=1] (P(x) & Y Near(x))", 0, 1),
+        ("Near(x)", 0, -1),
+    ],
+)
+def test_how_far_formulas_see(text, low, high):
+    theory = check(parse_theory("sort a\npredicate P(a), Near(a)\n"))
+    formula = nnf(check_formula(parse_formula(text), theory.signature).formula)
+    moving = Moving([Bit("P", (Slot(0),), ("a",), static=False)], ("a",))
+    assert reach(formula, moving, 8) == Sight(low, high)
+    if high > low:
+        assert reach(formula, moving, high - low) is None
+    always = reach(c.Until(False, formula, formula, c.Window(), past=False), moving, 8)
+    assert always == (None if moving.inside(formula) else Sight(0, -1))

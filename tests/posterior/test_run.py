@@ -133,6 +133,7 @@ def test_a_run_that_is_never_enough_does_all_sweeps():
     first, again = (ran(replace(LONG, enough=10**9), stop) for stop in (None, 21))
     assert first.reason == "all 36 sweeps are done"
     assert_same_worlds(first.result(), every)  # as far apart as if nobody had asked
+    assert first.result().violations == every.violations
     assert_same(first.result(), again.result())
 
 

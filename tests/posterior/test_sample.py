@@ -188,7 +188,7 @@ def obeys(posterior: Posterior, one: Case) -> None:
 
 def test_no_world_violates_a_hard_axiom():
     sampled = 0
-    for seed in range(60):
+    for seed in range(32):
         one = case(seed)
         try:
             problem = Problem(
@@ -200,7 +200,7 @@ def test_no_world_violates_a_hard_axiom():
             continue
         sampled += 1
         obeys(posterior, one)
-    assert sampled > 30
+    assert sampled > 15
 
 
 @pytest.mark.parametrize("end", ["undecided", "final"])

@@ -159,13 +159,6 @@ def weight_of(problem: Problem) -> float:
     return run.sampler.learned_weights["Agree"]
 
 
-@pytest.mark.parametrize(("weight", "written"), [(1.5, ""), (30.0, " weight 0.2")])
-def test_the_weight_that_made_a_world_is_learned(weight, written):
-    """An axiom that always holds gets a large weight, wherever that begins, and no end of it."""
-    low, high = (0.7, 2.3) if weight < 2 else (1.6, 8.0)
-    assert low < weight_of(team(weight, 1, written=written)) < high
-
-
 @pytest.mark.slow
 def test_weights_that_made_worlds_are_learned():
     """Where pairs agree by chance, it is 0. Each trial has a deviation of about 0.1."""
@@ -174,11 +167,54 @@ def test_weights_that_made_worlds_are_learned():
         assert sum(learned) / len(learned) == pytest.approx(weight, abs=tolerance)
 
 
+def best_of_pairs(problem: Problem) -> float:
+    """Where the labels of pairs are most likely, with what is believed of weights, exactly."""
+    entities, steps = problem.tables.sizes["a"], problem.tables.horizon
+    missed, invented = problem.rates["P"] or (0.0, 0.0)
+    index, says = problem.labels.index["P"], problem.labels.truth["P"] == 1
+    true = torch.where(says, 1 - missed, missed).double().log()
+    false = torch.where(says, invented, 1 - invented).double().log()
+    likely = torch.zeros(entities, steps, 2, dtype=torch.float64)
+    likely[index[1], index[2]] = torch.stack([false, true], 1)
+    one, other = likely.unflatten(0, (-1, 2)).unbind(1)
+    told = (one.unsqueeze(-1) + other.unsqueeze(-2)).flatten(2)  # pair, time, values of both
+    stay = torch.tensor([[STAYS, 1 - STAYS], [1 - STAYS, STAYS]], dtype=torch.float64)
+    moves = torch.kron(stay, stay).log()
+    apart = torch.tensor([0.0, 1.0, 1.0, 0.0], dtype=torch.float64)
+
+    def total(by_point: Tensor) -> Tensor:
+        """The logarithm of the sum over all that pairs may do."""
+        so_far = by_point[:, 0]
+        for point in by_point[:, 1:].unbind(1):
+            so_far = torch.logsumexp(so_far.unsqueeze(-1) + moves, 1) + point
+        return torch.logsumexp(so_far, 1).sum()
+
+    (axiom,) = problem.theory.axioms
+    weights = torch.linspace(0.0, 6.0, 241, dtype=torch.float64)
+    worth = [
+        total(told - w * apart) - total(torch.zeros_like(told) - w * apart)
+        - (w - axiom.weight) ** 2 / (2 * DEVIATION**2)
+        for w in weights
+    ]  # fmt: skip
+    return float(weights[torch.stack(worth).argmax()])
+
+
+@pytest.mark.parametrize(("weight", "written"), [(1.5, ""), (30.0, " weight 0.2")])
+def test_the_weight_that_made_a_world_is_learned(weight, written):
+    """An axiom that always holds gets a larger weight, wherever that begins, and no end of it."""
+    asked = team(weight, 1, written=written)
+    assert weight_of(asked) == pytest.approx(best_of_pairs(asked), abs=0.6)
+
+
 @pytest.mark.slow
-@pytest.mark.xfail(reason="a short burn-in leaves large weights too large: 2.34 on average")
-def test_a_large_weight_that_made_worlds_is_learned():
-    learned = [weight_of(team(2.0, seed, pairs=12, burn=100)) for seed in range(8)]
-    assert sum(learned) / len(learned) == pytest.approx(2.0, abs=0.25)
+def test_large_weights_are_learned_where_labels_are_most_likely():
+    """Not too large, although worlds without labels come to rest late.
+
+    They begin where those with labels are. Each trial has a deviation of about 0.25.
+    """
+    problems = [team(2.0, seed, pairs=12, burn=100) for seed in range(8)]
+    wrong = [weight_of(one) - best_of_pairs(one) for one in problems]
+    assert sum(wrong) / len(wrong) == pytest.approx(0.0, abs=0.25)
 
 
 def test_only_the_named_weights_are_learned():

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from fotltn.analysis.left_out import LeftOutProgress
 from fotltn.errors import DataError, LimitError
 from fotltn.grounding.labels import Labels
 from fotltn.logic.check import check
@@ -18,7 +19,7 @@ from fotltn.posterior.posterior import Posterior
 from fotltn.posterior.problem import Problem
 from fotltn.posterior.run import sample
 from fotltn.posterior.sampler import Sampling
-from fotltn.posterior.worth import WorthProgress, foreseen, worth
+from fotltn.posterior.worth import foreseen, worth
 from fotltn.semantics.tables import Tables
 from fotltn.syntax.load import parse_theory
 
@@ -59,7 +60,7 @@ def problem(labels: Labels) -> Problem:
 
 
 def test_axioms_that_help_are_worth_something_and_others_are_not():
-    told: list[WorthProgress] = []
+    told: list[LeftOutProgress] = []
     labels = observed(0.6)
     helps, idle = worth(problem(labels), folds=2, report=told.append)
     assert (helps.axiom, idle.axiom) == ("Seen", "Idle")
@@ -69,7 +70,7 @@ def test_axioms_that_help_are_worth_something_and_others_are_not():
         assert one.low <= one.gain <= one.high
         assert one.labels == labels.total
         assert one.by_label == one.gain / labels.total
-    assert [(p.fold, p.axiom, p.done, p.of) for p in told[:4]] == [
+    assert [(p.division, p.axiom, p.done, p.of) for p in told[:4]] == [
         (1, None, 1, 6), (1, "Seen", 2, 6), (1, "Idle", 3, 6), (2, None, 4, 6),
     ]  # fmt: skip
 

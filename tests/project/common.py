@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from fotltn.files import write_files
 from fotltn.project.config import Config, config_of, read_config
 from fotltn.project.model import Model
-from fotltn.project.scene import Scene, facts, write_facts
+from fotltn.project.scene import Scene, facts, facts_content
 from fotltn.project.toml import parse_toml
 from fotltn.project.train import train
 
@@ -140,7 +141,9 @@ def config(text: str = TOML, folder: Path = Path()) -> Config:
 
 def write(scene: Scene, folder: Path, *, name: str = "facts.csv") -> Path:
     """Write the facts of a scene as a table like any user's."""
-    return write_facts(facts(scene), folder, name)
+    path = folder / name
+    write_files({path: facts_content(facts(scene), name)}, parents=True)
+    return path
 
 
 def trained(folder: Path, toml: str = TOML) -> Model:

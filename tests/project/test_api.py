@@ -140,7 +140,7 @@ def test_test_facts_and_wide_tables_in_memory(scene):
 def test_a_project_by_its_folder_or_file(tmp_path):
     folder = project(tmp_path)
     seen: list[int] = []
-    with pytest.warns(DeprecationWarning, match="among the callbacks"):
+    with pytest.warns(DeprecationWarning, match="pass the function in callbacks"):
         first = fotltn.train(folder, on_epoch=lambda e: seen.append(e.number))
     second = fotltn.train(str(folder / "project.toml"), checkpoints=tmp_path / "c")
     assert seen == [1, 2, 3, 4, 5, 6]
@@ -164,7 +164,7 @@ WRONG: dict[str, tuple[dict[str, object], str]] = {
     "no facts": ({"facts": []}, "there are no facts to learn from"),
     "facts of numbers": ({"facts": 3}, "expected tables of facts, not 3"),
     "a table of numbers": ({"facts": [3]}, "cannot read facts from a value of type 'int'"),
-    "a head": ({"define": {"Run(x": "Stop(x)"}}, "expected a head like 'Run(x)', not 'Run(x'"),
+    "a head": ({"define": {"Run(x": "Stop(x)"}}, "expected a head such as 'Run(x)', not 'Run(x'"),
     "a formula": ({"define": {"Run(x)": "Stop(x"}}, "expected"),
     "an unknown setting": ({"training": {"epoch": 3}}, "unknown key 'training.epoch'"),
     "a setting of the wrong kind": ({"training": {"epochs": "3"}}, "expected a whole number"),
@@ -234,7 +234,7 @@ def test_modules_and_functions_of_ones_own(tmp_path):
     assert model.truth.predicate("B").tolist() == [[[0.0, 1.0], [1.0, 1.0]]]
     assert model.audit().axiom("Q").on_labels is not None
     model.save(tmp_path / "model")
-    with pytest.raises(fotltn.DataError, match="'A' is computed by Python, by 'Constant'"):
+    with pytest.raises(fotltn.DataError, match="'A' is computed by the Python object 'Constant'"):
         fotltn.load_model(tmp_path / "model")
     loaded = fotltn.load_model(tmp_path / "model", modules={"A": Constant, "B": negated})
     assert same(loaded.tables.predicate("A"), model.tables.predicate("A"))
@@ -244,7 +244,7 @@ def test_modules_and_functions_of_ones_own(tmp_path):
 
 
 def test_a_project_says_everything_itself(tmp_path):
-    with pytest.raises(fotltn.DataError, match="whose file has all settings"):
+    with pytest.raises(fotltn.DataError, match="so its file holds all settings"):
         fotltn.train(project(tmp_path), learn=["Stop"])
     with pytest.raises(fotltn.DataError, match="expected a theory, its file or its text"):
         fotltn.train(3)  # type: ignore[arg-type]
@@ -301,7 +301,7 @@ def test_data_know_their_wide_tables_and_how_they_were_read():
     moved = model.apply(new)
     assert moved.facts.local == {"pump": (("c",), ("d",))}
     assert moved.tables.horizon == 2
-    with pytest.raises(fotltn.DataError, match="data have their wide tables"):
+    with pytest.raises(fotltn.DataError, match="pass wide tables to fotltn"):
         fotltn.train(theory, data, wide=table, learn=["Failed"])
 
 
@@ -339,7 +339,7 @@ def test_what_facts_do_not_say_is_not_lost_in_silence():
         fotltn.tables(theory, Stop=[[0.0, 1.0]], features={"car": [[0.5]]}),
         fotltn.tables(theory, Stop=[[0.0, 1.0]], constants={"car": 0}),
     ):
-        with pytest.raises(fotltn.DataError, match="models are not learned from tables with"):
+        with pytest.raises(fotltn.DataError, match="cannot train on tables with"):
             fotltn.train(theory, data, learn=["Stop"])
 
 

@@ -252,16 +252,16 @@ def project(folder: Path, *changes: tuple[str, str]) -> Path:
     [
         (
             "Old = { kind = \"network\", hidden = [3] }", "Old = \"logits\"",
-            "'Old' is computed by a logit for each fact of its own data",
+            "'Old' has one logit for each fact of its own data",
         ),
         (
             "changes = [1]", "changes = [1]\nembedding = 4",
-            "networks see of each 'pump' at each time a vector of its own "
+            "networks see a separate vector for each 'pump' at each time point "
             "(inputs.pump.embedding = 4)",
         ),
         (
             "changes = [1]", "changes = [1]\nembedding = 4\ntime = \"static\"",
-            "networks see of each 'pump' of each trace a vector of its own",
+            "networks see a separate vector for each 'pump' in each trace",
         ),
     ],
 )  # fmt: skip
@@ -269,12 +269,12 @@ def test_what_belongs_to_its_own_data_is_said_before_it_is_used(tmp_path, before
     folder = project(tmp_path / "p", (before, after))
     model = fotltn.train(folder)
     (warning,) = model.warnings
-    assert warning.startswith("the model can answer for its own data only: ")
+    assert warning.startswith("the model can be applied only to its own data: ")
     assert expected in warning
     with pytest.raises(DataError) as told:
         model.apply(folder)
     assert expected in str(told.value)
-    assert "what travels: networks over features" in str(told.value)
+    assert "these models work on other data: networks over features" in str(told.value)
 
 
 def test_vectors_of_entities_travel_by_name_and_others_are_refused_or_the_mean(tmp_path):
@@ -319,7 +319,7 @@ def test_numbers_in_pieces_travel_with_the_quantiles_of_training(tmp_path, encod
 
 def test_pieces_need_features(tmp_path):
     folder = project(tmp_path / "p", ("changes = [1]", "features = false\nembedding = 2\nbins = 4"))
-    with pytest.raises(DataError, match=r"inputs\.pump: there are no features to take by pieces"):
+    with pytest.raises(DataError, match=r"inputs\.pump: bins needs features, and there are none"):
         fotltn.train(folder)
 
 

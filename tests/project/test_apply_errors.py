@@ -80,10 +80,10 @@ WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
     "no static feature": (column(S, "depth"), r"sites\.csv: no column 'depth'"),
     "no predicates": (column(A, "predicate"), r"at\.csv.*predicate"),
     "no argument": (column(A, "arg2"), r"at\.csv.*(arg2|argument)"),
-    "no table": (lambda f: (f / S).unlink(), "has no table 'sites.csv', which the model reads"),
+    "no table": (lambda f: (f / S).unlink(), "has no table 'sites.csv', which the model needs"),
     "no rows": (
         lambda f: [content(n, b",".join(map(str.encode, HEADS[n])) + b"\n")(f) for n in (P, A)],
-        "no fact mentions an entity of sort 'pump'",
+        "networks need entities of sort 'pump'",
     ),
     "nothing in a table": (content(P, b""), r"pumps\.csv.*empty"),
     "a column by another name": (
@@ -111,9 +111,9 @@ WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
     "a decimal comma": (cell(P, "bar", '"5,2"'), r"."),
     "two values of one feature": (line(S, "s1,99,"), "the feature 'depth' is 99 here, but 3.5 at"),
     # times
-    "a time before the first": (cell(P, "hour", "-1"), "'-1' is no time"),
-    "a time between two": (cell(P, "hour", "1.5"), "'1.5' is no time"),
-    "a date": (cell(P, "hour", "2013-01-05"), "'2013-01-05' is no time"),
+    "a time before the first": (cell(P, "hour", "-1"), "'-1' is not a time"),
+    "a time between two": (cell(P, "hour", "1.5"), "'1.5' is not a time"),
+    "a date": (cell(P, "hour", "2013-01-05"), "'2013-01-05' is not a time"),
     "an enormous time": (cell(P, "hour", "999999999999"), "(too large|cells|limit|time)"),
     "no time": (cell(P, "hour", ""), "empty; expected"),
     # labels and facts
@@ -161,9 +161,11 @@ def test_a_damaged_archive(trained, tmp_path):
 
 
 OTHERWISE: dict[str, tuple[Any, str]] = {
-    "no such folder": ("nowhere", "the model reads no table 'nowhere'; it reads 'at.csv', 'pumps"),
-    "another file": (["june.csv"], "reads no table 'june.csv'; it reads 'at.csv', 'pumps.csv'"),
-    "a near name": (["pump.csv"], "reads no table 'pump.csv'; did you mean 'pumps.csv'"),
+    "no such folder": ("nowhere", "the model does not read a table 'nowhere'; it reads 'at.csv', "
+    "'pumps"),
+    "another file": (["june.csv"], "does not read a table 'june.csv'; it reads 'at.csv', "
+    "'pumps.csv'"),
+    "a near name": (["pump.csv"], "does not read a table 'pump.csv'; did you mean 'pumps.csv'"),
     "one table of three": ([{"a": [1]}], "the model reads 3 tables .* not 1"),
     "no tables": ([], "the model reads 3 tables .* not 0"),
     "a number": (3, "expected a folder, files or tables of new data, not 3"),
@@ -192,7 +194,7 @@ def test_other_units_are_noticed(trained, tmp_path):
     for row in seconds[A]:
         row[4] = int(str(row[4])) * 60
     (warning,) = model.apply(write(tmp_path / "seconds", seconds)).facts.warnings
-    assert "all times of the new data are multiples of 60, those of training of 1" in str(warning)
+    assert "all times of the new data are multiples of 60, those in training of 1" in str(warning)
     pascal = {n: [list(r) for r in lines] for n, lines in FITTING.items()}
     for row in pascal[P]:
         row[3] = float(str(row[3])) * 100_000

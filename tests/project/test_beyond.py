@@ -179,7 +179,7 @@ def test_missing_features_are_no_leave_to_look_ahead(kind, missing):
     assert ahead.apply(data).predictions().num_rows
     with pytest.raises(DataError) as told:
         ahead.apply(data, horizon=9)
-    assert "an encoder that looks ahead makes no forecasts" in str(told.value)
+    assert "an encoder that looks ahead cannot make forecasts" in str(told.value)
     assert "inputs.pump.encoder.causal = false" in str(told.value)
     assert "causal = true" in str(told.value.diagnostics[0].hint)
 

@@ -42,7 +42,7 @@ def test_a_card_says_what_the_model_is(model, tmp_path):
         "- 2 traces of 5 time points",
         "- 3 entities of sort `agent`",
         "- 6 epochs, of which 3 was the best; it ended since all epochs are done",
-        "- 'Crowded' is computed by a logit for each fact of its own data",
+        "- 'Crowded' has one logit for each fact of its own data",
         "fotltn predict MODEL -o predictions.csv",
     ):
         assert f"\n{line}\n" in text, line

@@ -289,7 +289,7 @@ def test_scikit_learn_splits_by_trace():
 
 def test_before_fit_there_is_nothing_to_predict():
     for ask in (make().predict_proba, make().predict, make().score):
-        with pytest.raises(DataError, match=r"not trained yet; call fit\(frame\) first"):
+        with pytest.raises(DataError, match=r"has not been trained; call fit\(frame\) first"):
             ask(frame())
 
 
@@ -298,9 +298,12 @@ def test_before_fit_there_is_nothing_to_predict():
     [
         ({"target": "Faild"}, "unknown predicate 'Faild'"),
         ({"networks": {"Failed": "facts"}}, "'Failed' is not learned"),
-        ({"define": {"Failed(x)": "Repair(x)"}}, "labels for 'Failed', which nothing learns"),
-        ({"networks": {"Failed": "logits"}}, "no predictions for other frames: 'Failed' is comput"),
-        ({"features": []}, "no predictions for other frames: networks see of each 'pump'"),
+        ({"define": {"Failed(x)": "Repair(x)"}}, "labels for 'Failed', which is not learned"),
+        (
+            {"networks": {"Failed": "logits"}},
+            "not predict for other frames: 'Failed' has one logit",
+        ),
+        ({"features": []}, "not predict for other frames: networks see a separate vector"),
         ({"features": ["bar", "heat"]}, "no column 'heat'"),
         ({"entity": "who"}, "no column 'who'"),
         ({"predicates": {"worn": "Worn"}}, "no column 'Failed'"),
@@ -328,7 +331,7 @@ def test_frames_that_do_not_fit(fitted):
     with pytest.raises(DataError, match="cannot read facts from a value of type 'int'"):
         fitted.predict_proba(3)
     empty = {name: [*cells, None] for name, cells in new.items()}
-    with pytest.raises(DataError, match="row 49 names no trace"):
+    with pytest.raises(DataError, match="row 49 does not name its trace"):
         fitted.predict_proba(empty)
     empty["day"][-1] = "d10"
     with pytest.raises(DataError, match="row 49"):
@@ -377,5 +380,5 @@ def test_times_may_be_time_stamps(typed):
     classifier = make(data={"step": "1h"}).fit(stamped(numbered))
     assert np.array_equal(classifier.predict_proba(stamped(new)), expected)
     assert classifier.score(stamped(new)) == make().fit(numbered).score(new)
-    with pytest.raises(DataError, match="say how long a step is"):
+    with pytest.raises(DataError, match="set the length of a step"):
         make().fit(stamped(numbered))

@@ -131,21 +131,30 @@ def test_settings_that_are_written_out_are_read_as_the_same(text):
 WRONG = {
     "no theory": (('file = "theory.fot"\n', ""), "theory: the key 'file' is missing"),
     "semantics": (('"stable-product"', '"stable"'), "theory.semantics: unknown value 'stable'"),
-    "p below 1": (("p = 2", "p = 0.5"), "theory.p: expected a number from 1, not 0.5"),
+    "p below 1": (("p = 2", "p = 0.5"), "theory.p: expected a number of at least 1, not 0.5"),
     "a key of theory": (("p = 2", "q = 2"), "unknown key 'theory.q'"),
     "a table": (("[theory]", "[thoery]"), "theory: the key 'file' is missing"),
     "facts": (('["facts.csv"]', "[1]"), "data.facts: expected a list of texts, not [1]"),
     "train": (("train = 0.5", "train = 50"), "data.train: expected a number from 0 to 1, not 50"),
     "by": (("train = 0.5", 'by = "fact"'), "data.by: unknown value 'fact'"),
-    "a sort without by": (("train = 0.5", 'sort = "agent"'), "data.sort: only a split by entities"),
-    "horizon": (("train = 0.5", "horizon = 0"), "data.horizon: expected a whole number from 1"),
+    "a sort without by": (
+        ("train = 0.5", 'sort = "agent"'),
+        "data.sort: sort applies only to a split",
+    ),
+    "horizon": (
+        ("train = 0.5", "horizon = 0"),
+        "data.horizon: expected a whole number of at least 1",
+    ),
     "conflict": (("train = 0.5", 'on_conflict = "x"'), "data.on_conflict: unknown value 'x'"),
     "flip": (("train = 0.5", "flip = -1"), "data.flip: expected a number from 0 to 1, not -1"),
     "seed": (("seed = 1", "seed = 1.5"), "data.seed: expected a whole number, not 1.5"),
-    "a long seed": (("seed = 1", f"seed = {2**63}"), "data.seed: expected a whole number from 0"),
+    "a long seed": (
+        ("seed = 1", f"seed = {2**63}"),
+        "data.seed: expected a whole number of at least 0",
+    ),
     "test and train": (
         ("train = 0.5", 'train = 0.5\ntest = ["t.csv"]'),
-        "data.train: test facts are in files of their own",
+        "data.train: train cannot be set with test",
     ),
     "wide without a sort": (('sort = "agent"\n', ""), "data.wide[1]: the key 'sort' is missing"),
     "wide in the second table": (
@@ -174,7 +183,10 @@ WRONG = {
     ),
     "embedding": (("embedding = 3", "embedding = -1"), "inputs.agent.embedding: expected a whole"),
     "time": (('"smooth"', '"smoth"'), "inputs.agent.time: unknown value 'smoth'"),
-    "reach": (("reach = 1.5", "reach = 0"), "inputs.agent.reach: expected a number from 0.001"),
+    "reach": (
+        ("reach = 1.5", "reach = 0"),
+        "inputs.agent.reach: expected a number of at least 0.001",
+    ),
     "an input that is no table": (
         ("[inputs.agent]", "[inputs]\nother = 1\n[inputs.agent]"),
         "inputs.other: expected a table, not 1",
@@ -195,7 +207,7 @@ WRONG = {
     "activation": (('"tanh"', '"tan"'), "predicates.Near.activation: unknown value 'tan'"),
     "a definition without a formula": (
         ('formula = "Y Stop(x) & exists y. Near(x, y)"', 'kind = "formula"'),
-        "predicates.Waits: a definition needs its formula",
+        "predicates.Waits: a definition needs a formula",
     ),
     "a network with a formula": (
         ('formula = "Y', 'kind = "network", formula = "Y'),
@@ -207,26 +219,38 @@ WRONG = {
     ),
     "one exclusive predicate": (
         ('predicates = ["Stop", "Slow", "Fast"]\nh', 'predicates = ["Stop"]\nh'),
-        "exclusive[1].predicates: at least two",
+        "exclusive[1].predicates: an exclusive group needs at least two",
     ),
     "preset": (("[objective]\n", '[objective]\npreset = "x"\n'), "objective.preset: unknown value"),
     "fact loss": (('"cross-entropy"', '"cross"'), "objective.facts: unknown value 'cross'"),
     "losses that do not fit": (
         ('together = "sum"', 'together = "mean-error"'),
-        "objective: a mean error aggregates satisfactions",
+        "objective: only satisfactions have a mean error",
     ),
-    "a schedule": (("[[0, 0.1], [4, 1]]", "[[0, 1, 2]]"), "objective.weight: weight is a number"),
+    "a schedule": (
+        ("[[0, 0.1], [4, 1]]", "[[0, 1, 2]]"),
+        "objective.weight: weight must be a number",
+    ),
     "a schedule back in time": (
         ("[[0, 0.1], [4, 1]]", "[[4, 1], [0, 1]]"),
         "objective.weight: the epochs of weight must increase",
     ),
-    "a weight": (("A1 = 0.5", "A1 = -1"), "objective.axiom_weights.A1: A1 lies from 0 on, not at"),
-    "p of an axiom": (("[[0, 1], [6, 3]]", "0.5"), "objective.axiom_p.A3: A3 lies from 1 on"),
-    "epochs": (("epochs = 6", "epochs = 0"), "training.epochs: expected a whole number from 1"),
-    "rate": (("rate = 0.02", "rate = 0"), "training: the learning rate is a number above 0"),
-    "an infinite rate": (("rate = 0.02", "rate = inf"), "training.rate: expected a number from 0"),
-    "validation": (("validation = 0.2", "validation = 1"), "training: the validation share lies"),
-    "clip": (("clip = 5", "clip = 0"), "training: gradients are clipped at a norm above 0"),
+    "a weight": (("A1 = 0.5", "A1 = -1"), "objective.axiom_weights.A1: A1 must be at least 0, not"),
+    "p of an axiom": (("[[0, 1], [6, 3]]", "0.5"), "objective.axiom_p.A3: A3 must be at least 1"),
+    "epochs": (
+        ("epochs = 6", "epochs = 0"),
+        "training.epochs: expected a whole number of at least 1",
+    ),
+    "rate": (("rate = 0.02", "rate = 0"), "training: the learning rate must be above 0"),
+    "an infinite rate": (
+        ("rate = 0.02", "rate = inf"),
+        "training.rate: expected a number of at least 0",
+    ),
+    "validation": (
+        ("validation = 0.2", "validation = 1"),
+        "training: the validation share must be",
+    ),
+    "clip": (("clip = 5", "clip = 0"), "training: gradients must be clipped at a norm above 0"),
     "optimiser": (('"AdamW"', '"adams"'), "training.optimiser: unknown optimiser 'adams'"),
     "options": (
         ("options = {weight_decay = 0.01, betas = [0.9, 0.99]}", "options = 1"),
@@ -236,11 +260,11 @@ WRONG = {
     "batches": (("clip = 5", "batches = 3"), "training.batches: expected a table, not 3"),
     "size of batches": (
         ("clip = 5", "batches = {size = 0}"),
-        "training.batches.size: expected a whole number from 1",
+        "training.batches.size: expected a whole number of at least 1",
     ),
     "a sort of traces": (
         ("clip = 5", 'batches = {by = "traces", sort = "agent"}'),
-        "training.batches.sort: only parts by entities have a sort",
+        "training.batches.sort: sort applies only to batches by entities",
     ),
     "device": (
         ("[training]", "[machine]\ndevice = 1\n[training]"),
@@ -300,14 +324,14 @@ UNFIT = {
         "unknown predicate 'Slwo'",
     ),
     "an unknown sort": (("[inputs.agent]", "[inputs.agnet]"), "unknown sort 'agnet'"),
-    "an unknown learnable entity": (('["l2"]', '["l9"]'), "no entity is named 'l9'"),
+    "an unknown learnable entity": (('["l2"]', '["l9"]'), "there is no entity 'l9'"),
     "nothing to see": (
         ("embedding = 3\n", "embedding = 0\nfeatures = false\n"),
-        "inputs.agent: networks see nothing of it",
+        "inputs.agent: networks see nothing, because",
     ),
     "learnable without features": (
         ('learnable = ["l2"]', 'features = false\nlearnable = ["l2"]'),
-        "features can be learned only where there are some",
+        "learnable needs features, and there are none",
     ),
     "two groundings": (("Near = {", 'Stop = "network"\nNear = {'), "'Stop' has two groundings"),
     "a definition of itself": (
@@ -327,7 +351,7 @@ UNFIT = {
     "no facts": (('"facts.csv"', '"fact.csv"'), "fact.csv: no such file"),
     "no column": (('features = ["width"]', 'features = ["widht"]'), "no column 'widht'"),
     "a sort to draw": (("train = 0.5", 'train = 0.5\nby = "entities"'), "name the sort of"),
-    "a short horizon": (("train = 0.5", "horizon = 2"), "beyond the horizon of 2 points"),
+    "a short horizon": (("train = 0.5", "horizon = 2"), "beyond the horizon of 2 time points"),
     "categories": (('["red", "blue"]', '["red"]'), "expected one of 'red'"),
 }
 

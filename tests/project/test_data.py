@@ -144,7 +144,7 @@ def test_or_in_another_folder(tmp_path):
     (other / "cars.csv").unlink()
     with pytest.raises(DataError, match=r"cannot read .*elsewhere.cars.csv"):
         read_world(read_config(here, data=other))
-    with pytest.raises(DataError, match=r"there is no folder '.*nowhere' with tables"):
+    with pytest.raises(DataError, match=r"there is no data folder '.*nowhere'"):
         read_config(here, data=tmp_path / "nowhere")
 
 
@@ -184,11 +184,15 @@ def test_the_watched_facts_are_those_of_validation(tmp_path):
             "atleast = 0.2",
             "unknown key 'data.wide\\[2\\].measures.Close.atleast'",
         ),
-        ("at_least = 0.2, ", "", "measured in one way"),
+        ("at_least = 0.2, ", "", "measured in exactly one way"),
         ("at_least = 0.2", 'at_least = "0.2"', "expected a number"),
         ('column = "kind"', "", "the key 'column' is missing"),
-        ('validation = "val"', 'validation = "train"', "no word stands for two parts"),
-        ('folder = "tables"', 'folder = "tables"\ntest = ["t.csv"]', "the split says which"),
+        ('validation = "val"', 'validation = "train"', "no word can be in two parts"),
+        (
+            'folder = "tables"',
+            'folder = "tables"\ntest = ["t.csv"]',
+            "test cannot be set with split",
+        ),
     ],
 )
 def test_what_is_wrong_in_the_file(old, new, message):
@@ -198,7 +202,7 @@ def test_what_is_wrong_in_the_file(old, new, message):
 
 def test_what_is_wrong_in_the_table_of_the_split(tmp_path):
     folder = project(tmp_path, TOML.replace('validation = "val"', 'validation = "valid"'))
-    with pytest.raises(DataError, match=r"clips.csv, column 'kind': nothing is 'valid'"):
+    with pytest.raises(DataError, match=r"clips.csv, column 'kind': no cell is 'valid'"):
         read_world(read_config(folder))
 
 

@@ -165,10 +165,10 @@ def test_what_nobody_states_or_computes_is_said(tmp_path):
     result = CliRunner().invoke(app, ["train", str(folder)])
     assert result.exit_code == 0, result.output
     assert (
-        "no fact states 'Late', so that it is false everywhere, but 'There', 'Back' say what it is"
+        "no fact states 'Late', so it is false everywhere, but 'There', 'Back' say what it is"
     ) in result.output
     formula = 'Late = { variables = ["r"], formula = "Busy(r) & O Faulty(r)" }'
-    assert f"have it computed: {formula} in [predicates]" in result.output
+    assert f"to compute it, write {formula} in [predicates]" in result.output
     computed = TOML.replace('Late = "auto"', formula)
     for name, toml, theory in (("q", computed, THEORY), ("r", TOML, THEORY),
                                ("s", without, THEORY.replace("hard ", ""))):  # fmt: skip

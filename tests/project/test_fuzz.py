@@ -169,8 +169,8 @@ def test_the_model_itself_is_read(files, tmp_path):
 
 @pytest.mark.reliability
 def test_changed_models_are_read_or_refused(files, tmp_path):
-    outcomes = fuzz(files, tmp_path, 0, 100)
-    assert min(outcomes.values()) > 20
+    outcomes = fuzz(files, tmp_path, 0, 40)
+    assert min(outcomes.values()) > 8
 
 
 @pytest.mark.slow

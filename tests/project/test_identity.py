@@ -155,9 +155,9 @@ def test_settings_edited_between_a_kill_and_a_resume_are_refused(name, tmp_path)
     with pytest.raises(InterruptedTrainingError):
         train(read_config(folder), checkpoints=tmp_path / "c", stop=lambda: True)
     project(folder, changed(edit))
-    with pytest.raises(DataError, match="of another task or other settings") as refused:
+    with pytest.raises(DataError, match="belong to another task or other settings") as refused:
         train(read_config(folder), checkpoints=tmp_path / "c")
-    assert f"to go on, put back {difference}" in str(refused.value)
+    assert f"to resume, restore {difference}" in str(refused.value)
     project(folder)
     assert train(read_config(folder), checkpoints=tmp_path / "c").history
 

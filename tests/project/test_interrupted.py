@@ -215,7 +215,7 @@ def test_checkpoints_of_other_settings_are_refused_unless_forgotten(tmp_path):
     with pytest.raises(InterruptedTrainingError):
         train(config, checkpoints=folder / "model.checkpoints", stop=lambda: True)
     project(folder, changed(("rate = 0.02", "rate = 0.01")))
-    with pytest.raises(DataError, match=r"checkpoints .* are of another task or other settings"):
+    with pytest.raises(DataError, match=r"checkpoints .* belong to another task or other settings"):
         train_and_save(read_config(folder), folder / "model")
     train_and_save(read_config(folder), folder / "model", fresh=True)
     assert load_model(folder / "model").config.training.rate == 0.01

@@ -20,7 +20,7 @@ from fotltn.engine import InBlocks, compile_formulas
 from fotltn.evaluation import evaluate_all
 from fotltn.plan import blocks
 from fotltn.project.config import read_config
-from fotltn.project.rules import load_project
+from fotltn.project.find import load_project
 from fotltn.project.train import train
 from fotltn.project.world import read_world
 from fotltn.semantics import reference

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from fotltn.project.rules import load_project
+from fotltn.project.find import load_project
 from tests.project.test_jaad import FOLDERS, PROJECT, Rows
 
 #: A clip, a pedestrian of it (none in rules about cars alone), and a step.

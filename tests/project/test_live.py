@@ -171,7 +171,7 @@ def test_what_needs_later_steps_is_refused():
     with pytest.raises(fotltn.DataError, match=r"step by step: the encoder of 'pump' looks ahead"):
         fotltn.ModelWatch(ahead)
     free = trained(seen={"embedding": 4})
-    with pytest.raises(fotltn.DataError, match="for its own data only"):
+    with pytest.raises(fotltn.DataError, match="only to its own data"):
         fotltn.ModelWatch(free)
 
 

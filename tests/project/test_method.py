@@ -37,7 +37,7 @@ def trained(theory: str = THEORY.format(hard="hard "), **more) -> fotltn.Model:
 def test_hard_axioms_are_obeyed_by_worlds():
     model = trained()
     assert (model.config.method, model.chosen) == (
-        "posterior", "since hard axioms say much: 'Stays'",
+        "posterior", "because of hard axioms: 'Stays'",
     )  # fmt: skip
     assert model.posterior is not None
     seen = trained(wide=fotltn.Wide(HEAT, "pump", "pump", "hour", features=["heat"]))
@@ -53,13 +53,13 @@ hard axiom Ends: forall x. G(Repair(x) -> WX !Repair(x))
 """
 LEVEL = "temporal function level(pump): real\naxiom Low: forall x. G(level(x) > 0)"
 CASES: dict[str, tuple[str, dict[str, object], str]] = {
-    "soft": (SOFT, {}, "no hard axiom says what is learned"),
-    "hard of what is given": (GIVEN, {}, "no hard axiom says what is learned"),
+    "soft": (SOFT, {}, "no hard axiom mentions what is learned"),
+    "hard of what is given": (GIVEN, {}, "no hard axiom mentions what is learned"),
     "facts alone": (
         HARD, {"objective": {"axioms": "none"}}, "axioms are left out",
     ),
     "vectors": (
-        HARD, {"inputs": {"pump": {"embedding": 4}}}, "networks see what is learned of each 'pump'",
+        HARD, {"inputs": {"pump": {"embedding": 4}}}, "networks have weights for each 'pump'",
     ),
     "no features": (
         HARD, {"predicates": {"Failed": "network"}, "learn": []},
@@ -78,14 +78,14 @@ CASES: dict[str, tuple[str, dict[str, object], str]] = {
 def test_what_worlds_lack_is_learned_by_gradients(case):
     theory, more, why = CASES[case]
     model = trained(theory, **more)
-    assert (model.config.method, model.chosen) == ("gradient", f"since {why}")
+    assert (model.config.method, model.chosen) == ("gradient", f"because {why}")
     assert model.history
 
 
 def test_rates_that_are_learned_need_worlds():
     model = trained(THEORY.format(hard=""), objective={"missed": "learned"})
     assert (model.config.method, model.chosen) == (
-        "posterior", "since rates of wrong labels are learned",
+        "posterior", "because rates of wrong labels are learned",
     )  # fmt: skip
 
 
@@ -124,13 +124,13 @@ def test_training_says_which_and_why_and_a_model_has_the_choice(tmp_path: Path):
     folder = robots.project(tmp_path, robots.TOML.replace('"posterior"', '"auto"'))
     run = CliRunner().invoke
     said = run(app, ["train", str(folder)])
-    assert "method: posterior, since hard axioms say much: 'Loud', 'Wear', 'Stays'" in said.output
+    assert "method: posterior, because of hard axioms: 'Loud', 'Wear', 'Stays'" in said.output
     assert fotltn.load_model(folder / "model").config.method == "posterior"
     told = json.loads(run(app, ["train", str(folder), "--json", "--method", "auto"]).stdout)
     assert (told["method"], told["chosen"]) == (
-        "posterior", "since hard axioms say much: 'Loud', 'Wear', 'Stays'",
+        "posterior", "because of hard axioms: 'Loud', 'Wear', 'Stays'",
     )  # fmt: skip
     plain = run(app, ["train", str(folder), "--no-axioms", "--epochs", "1"])
-    assert "method: gradient, since axioms are left out" in plain.output
+    assert "method: gradient, because axioms are left out" in plain.output
     asked = run(app, ["plan", str(folder)])
     assert "worlds at once" in asked.output

@@ -153,7 +153,7 @@ def test_the_worst_of_all_axioms_by_their_share_of_all_error(tmp_path):
     model = trained(tmp_path)
     every = model.worst(10_000)
     assert sum(r.share for r in every) == pytest.approx(1, abs=1e-4)
-    ranks = [(r.violation.violated, r.share) for r in every]
+    ranks = [(r.cell.violated, r.share) for r in every]
     assert ranks == sorted(ranks, reverse=True)
     assert {violated for violated, _ in ranks} == {True, False}
     assert model.worst(3) == every[:3]
@@ -286,7 +286,7 @@ def test_parts_that_do_not_fit_are_refused(copy, tmp_path, case):
     with pytest.raises(FotError) as found:
         load_model(tmp_path / "forged")
     (first, *_) = found.value.diagnostics
-    assert first.span is not None or "does not fit together: " in first.message
+    assert first.span is not None or "do not fit together: " in first.message
 
 
 def test_loading_executes_nothing(copy, monkeypatch):
@@ -397,14 +397,17 @@ def test_metrics_of_given_facts(saved):
 
 
 WRONG_FACTS: dict[str, tuple[dict[str, object], str]] = {
-    "an entity": ({"arg1": "a7"}, "Stop(a7) at 1: the model knows no 'a7' of sort 'agent'"),
+    "an entity": ({"arg1": "a7"}, "Stop(a7) at 1: the model has no 'a7' of sort 'agent'"),
     "a trace": (
         {"trace": "r7"},
-        "Stop(a1) at 1: the model knows no trace 'r7'; it knows 'r1', 'r2'",
+        "Stop(a1) at 1: the model has no trace 'r7'; it has 'r1', 'r2'",
     ),
-    "no trace": ({"trace": None}, "Stop(a1) at 1 has no trace, but the model knows 'r1', 'r2'"),
-    "a time": ({"time": 5}, "Stop(a1) at 5 is beyond the end of the model's trace, which is at 4"),
-    "a given predicate": ({"predicate": "Car", "time": None}, "no facts of what the model learns"),
+    "no trace": ({"trace": None}, "Stop(a1) at 1 names no trace; the model has 'r1', 'r2'"),
+    "a time": ({"time": 5}, "Stop(a1) at 5 is after the end of the model's trace, which is at 4"),
+    "a given predicate": (
+        {"predicate": "Car", "time": None},
+        "no facts about what the model learns",
+    ),
 }
 
 

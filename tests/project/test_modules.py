@@ -98,10 +98,10 @@ def test_a_module_is_trained_saved_loaded_and_applied(tables, tmp_path, case):
     assert model.warnings == ()
     model.save(tmp_path / "model")
     with pytest.raises(
-        DataError, match=r"is computed by Python, by '.*', which is not read"
+        DataError, match=r"is computed by the Python object '.*', which files"
     ) as told:
         fotltn.load_model(tmp_path / "model")
-    assert "hand it over: modules={" in str(told.value)
+    assert "pass it: modules={" in str(told.value)
     loaded = fotltn.load_model(tmp_path / "model", modules=modules)
     before = degrees(model)
     assert degrees(loaded) == before
@@ -160,11 +160,14 @@ def test_where_a_pump_is_not_there_nothing_holds(tables):
 WRONG: dict[str, tuple[Any, str]] = {
     "a class with arguments": (
         {"Failed": nn.Linear},
-        r"Linear, for 'Failed', is not made without arguments .* hand over one that is made",
+        r"Linear, for 'Failed', cannot be called without arguments .* pass an instance",
     ),
     "no module": ({"Failed": 3}, "expected a module for 'Failed', not 3"),
-    "another size": ({"Failed": Two}, "does not fit together: .*size mismatch"),
-    "another name": ({"Faield": Recurrent}, "'Failed' is computed by Python, by 'Recurrent'"),
+    "another size": ({"Failed": Two}, "do not fit together: .*size mismatch"),
+    "another name": (
+        {"Faield": Recurrent},
+        "'Failed' is computed by the Python object 'Recurrent'",
+    ),
 }
 
 
@@ -182,21 +185,21 @@ def test_a_class_is_no_module_yet(tables):
         ({("Failed", "Worn"): Two}, None),
         ({}, {"pump": {"encoder": Two}}),
     ):
-        with pytest.raises(DataError, match="Two is a class of modules") as error:
+        with pytest.raises(DataError, match="Two is a class; pass an instance") as error:
             train(tables, predicates, inputs)
         assert error.value.diagnostics[0].hint == "Two(…)"
-    with pytest.raises(DataError, match="'level': Linear is a class of modules"):
+    with pytest.raises(DataError, match="'level': Linear is a class; pass an instance"):
         functions(tables, nn.Linear)
 
 
 def test_modules_that_do_not_fit_the_data(tables):
     with pytest.raises(
-        DataError, match=r"'Failed': a network gives shape .* expected the same axes"
+        DataError, match=r"'Failed': a network returned shape .* expected the same axes"
     ):
         train(tables, {"Failed": nn.Flatten()})
     with pytest.raises(DataError, match="'Failed', 'Worn' can share a module, not 'network'"):
         train(tables, {("Failed", "Worn"): "network"})
-    with pytest.raises(DataError, match="2 outputs are needed for 'Failed', 'Worn'"):
+    with pytest.raises(DataError, match="must have 2 outputs for 'Failed', 'Worn'"):
         train(tables, {("Failed", "Worn"): Recurrent()})
 
 
@@ -241,10 +244,10 @@ def test_a_function_is_trained_saved_loaded_and_applied(tables, tmp_path, how):
     if handed:
         assert 'constructor = "Recurrent"' in settings
         with pytest.raises(
-            DataError, match="'level' is computed by Python, by 'Recurrent', which is not read"
+            DataError, match="'level' is computed by the Python object 'Recurrent', which files"
         ):
             fotltn.load_model(tmp_path / "model")
-        with pytest.raises(DataError, match=r"does not fit together: .*size mismatch"):
+        with pytest.raises(DataError, match=r"do not fit together: .*size mismatch"):
             fotltn.load_model(tmp_path / "model", modules={"level": Two})
     loaded = fotltn.load_model(tmp_path / "model", modules=handed)
     assert loaded.config == model.config
@@ -293,7 +296,9 @@ def test_a_frozen_function_stays(tables):
 
 
 def test_functions_that_cannot_be_learned(tables):
-    with pytest.raises(DataError, match="functions: 'level' is computed by a network, or by a mod"):
+    with pytest.raises(
+        DataError, match="functions: 'level' must be computed by a network or a mod"
+    ):
         functions(tables, max)
     with pytest.raises(DataError, match="the project speaks of the unknown function 'lvel'"):
         functions(tables, None, functions={"lvel": "network"})
@@ -303,5 +308,5 @@ def test_functions_that_cannot_be_learned(tables):
         functions(tables, None, functions={"bar": "network", "level": "network"})
     with pytest.raises(DataError, match="the function 'level' has no value for"):
         functions(tables, None, functions={})
-    with pytest.raises(DataError, match="'level': a network gives shape"):
+    with pytest.raises(DataError, match="'level': a network returned shape"):
         functions(tables, nn.Flatten())

@@ -25,7 +25,7 @@ from fotltn.project.problem import problem_of
 from fotltn.project.sampled import sample_project
 from fotltn.project.train import train, train_and_save, without_axioms
 from fotltn.reporting.model_report import model_content, model_page
-from fotltn.web.inspected import of_model as inspected
+from fotltn.web.sides import side_of
 from tests.project.robots import facts, other, project
 
 
@@ -104,12 +104,12 @@ def test_pages_tell_of_worlds_and_of_chains_that_do_not_agree(model):
     assert "<dt>Worlds</dt><dd>18</dd>" in page
     assert "Epoch kept" not in page
     assert "Chains do not agree on Faulty (R-hat 3.000)" in page
-    messages = [one.message for one in inspected(apart).warnings]
+    messages = [one.message for one in side_of(apart).warnings]
     assert any("chains do not agree on Faulty" in text for text in messages)
     agreed = replace(model.posterior, mixing=replace(mixing, r_hat={"Faulty": 1.0}, copied=0))
     fine = replace(model, posterior=agreed)
     assert "do not agree" not in model_page(model_content(fine, "m"))
-    assert not [one for one in inspected(fine).warnings if "agree" in one.message]
+    assert not [one for one in side_of(fine).warnings if "agree" in one.message]
 
 
 def test_a_seed_reproduces_and_another_differs(tmp_path, model):
@@ -140,7 +140,7 @@ def test_a_model_of_an_earlier_version_does_not_travel(model, tmp_path):
     with pytest.raises(DataError) as caught:
         load_model(folder).apply({"predicate": ["Near"], "arg1": ["r9"], "time": [0]})
     assert str(caught.value) == (
-        "error: the model does not say what was learned for worlds of other data\n"
+        "error: the model lacks what it needs to sample worlds of other data\n"
         "      = train it again with this version"
     )
 
@@ -152,25 +152,28 @@ def assert_refused(model: Model, folder: Path, reason: str, **changes: Any) -> N
     replace(model, posterior=posterior).save(folder)
     with pytest.raises(DataError) as caught:
         load_model(folder)
-    assert str(caught.value) == f"error: the model '{folder}' does not fit together: {reason}"
+    assert (
+        str(caught.value)
+        == f"error: the parts of the model '{folder}' do not fit together: {reason}"
+    )
 
 
 def test_what_does_not_fit_is_refused(model, tmp_path):
     posterior, folder = model.posterior, tmp_path / "model"
-    assert_refused(model, folder, "it has no chains", chains=7)
+    assert_refused(model, folder, "the number of its chains is wrong", chains=7)
     none = {n: t[:0] for n, t in posterior.worlds.items()}
     nothing = posterior.density[:0]
-    assert_refused(model, folder, "it has no chains", density=nothing, worlds=none)
+    assert_refused(model, folder, "the number of its chains is wrong", density=nothing, worlds=none)
     odd = {**posterior.rates, "Slow": NoiseRates(0.1, -3.0)}
-    assert_refused(model, folder, "a rate of 'Slow' is no share", rates=odd)
+    assert_refused(model, folder, "a rate of 'Slow' is not in [0, 1)", rates=odd)
     fewer = {"Slow": NoiseRates(0.1, 0.1)}
-    assert_refused(model, folder, "its rates are another thing", rates=fewer)
+    assert_refused(model, folder, "its rates are wrong", rates=fewer)
     assert_refused(model, folder, "violations", violations={"Signs": BrokenCells(True, 1, 2)})
     worlds = {n: t for n, t in posterior.worlds.items() if n != "Slow"}
     assert_refused(model, folder, "its worlds are of other predicates", worlds=worlds)
     worlds = {**posterior.worlds, "Slow": posterior.worlds["Slow"][..., :-1]}
     assert_refused(model, folder, "324 truth values are not 34 bytes", worlds=worlds)
-    reason = "its worlds are not said to be more or less likely"
+    reason = "the densities of its worlds are wrong"
     assert_refused(model, folder, reason, density=posterior.density / 0)
 
 
@@ -228,7 +231,7 @@ def test_conditions_choose_worlds(model):
         ),
         (
             {"condition": "F Alarm", "semantics": "product"},
-            "error: a condition chooses among sampled worlds, not among degrees\n"
+            "error: a condition selects among sampled worlds, not among degrees\n"
             "      = leave out the semantics",
         ),
         (
@@ -251,7 +254,7 @@ def test_without_worlds_there_are_no_conditions():
     with pytest.raises(DataError) as caught:
         trained.ask("A(x)", condition="exists x. A(x)")
     assert str(caught.value) == (
-        "error: a condition chooses among sampled worlds, and this model has none\n"
+        "error: a condition selects among sampled worlds, and this model has none\n"
         '      = train the project with method = "posterior"'
     )
 
@@ -347,7 +350,7 @@ def test_weights_are_learned_and_travel(tmp_path):
     (clause,) = [one for one in moved.posterior.structure.clauses if one.axiom == "Signs"]
     assert clause.weight == learned
     assert_refused(
-        before, tmp_path / "three", "a weight is less than 0",
+        before, tmp_path / "three", "a weight is below 0",
         carried=replace(before.posterior.carried, weights={"Signs": -1.0}),  # type: ignore[type-var]
     )  # fmt: skip
 
@@ -361,7 +364,7 @@ def test_other_settings_do_not_go_on(tmp_path):
     config = read_config(project(tmp_path / "p"))
     stopped(config, tmp_path / "state")
     more = replace(config, posterior=replace(config.posterior, sweeps=20))
-    with pytest.raises(DataError, match=r"to go on, put back posterior.sweeps: 9 there, 20 here"):
+    with pytest.raises(DataError, match=r"to resume, restore posterior.sweeps: 9 there, 20 here"):
         train(more, checkpoints=tmp_path / "state")
 
 
@@ -370,9 +373,9 @@ def test_one_method_does_not_go_on_with_the_state_of_the_other(tmp_path):
     gradient = replace(config, method="gradient", training=replace(config.training, epochs=3))
     stopped(config, tmp_path / "sampled")
     stopped(gradient, tmp_path / "trained")
-    with pytest.raises(DataError, match="put back method: posterior there, nothing here"):
+    with pytest.raises(DataError, match="restore method: posterior there, nothing here"):
         train(gradient, checkpoints=tmp_path / "sampled")
-    with pytest.raises(DataError, match="put back method: nothing there, posterior here"):
+    with pytest.raises(DataError, match="restore method: nothing there, posterior here"):
         train(config, checkpoints=tmp_path / "trained")
 
 

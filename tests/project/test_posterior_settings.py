@@ -84,7 +84,7 @@ REFUSED = {
     "a network that sees nothing": (
         other(('Slow = "logits"', 'Slow = "network"')),
         "'Slow' is computed by a network, but 'robot' has no features to see",
-        'kind = "auto", which samples it without, or method = "gradient"',
+        'kind = "auto", which samples it without a network, or method = "gradient"',
     ),
     "an exponent that is a word": (
         other(("learn = false", 'learn = false\nexponent = "none"')),
@@ -94,7 +94,7 @@ REFUSED = {
     "exclusive": (
         other(("[posterior]", '[[exclusive]]\npredicates = ["Near", "Idle"]\n[posterior]')),
         "a posterior has no network that chooses one of Near, Idle",
-        "say in hard axioms that they exclude each other, as hard axiom Apart: forall x. "
+        "state in a hard axiom that they exclude each other, such as hard axiom Apart: forall x. "
         'G !(Near(x) & Idle(x)); or method = "gradient"',
     ),
     "a predicate that does not exist": (
@@ -104,8 +104,8 @@ REFUSED = {
     ),
     "one rate learned": (
         other(("[training]", '[objective]\nmissed = "learned"\ninvented = 0.1\n[training]')),
-        "of 'Faulty', one rate is learned, and the other is given",
-        "both are learned, or both are given",
+        "'Faulty' has one rate that is learned and one that is given",
+        "learn both, or give both",
     ),
     "rates that turn labels round": (
         other(("[training]", "[objective]\nmissed = 0.6\ninvented = 0.5\n[training]")),
@@ -114,8 +114,8 @@ REFUSED = {
     ),
     "a method in a section": (
         '[theory]\nfile = "theory.fot"\nmethod = "posterior"\n',
-        "theory.method: the method is no part of a section",
-        "write it above [theory], and above all other sections",
+        "theory.method: method cannot be inside a section",
+        "write it above [theory] and all other sections",
     ),
     "no method": (
         other(('"posterior"', '"posterio"')),
@@ -138,7 +138,7 @@ REFUSED = {
             ("[training]", '[objective]\nmissed = { Slow = "learned" }\n[training]'),
         ),
         "objective.missed: only a posterior learns a rate for each predicate",
-        'method = "posterior" above all sections; or learn_flips = true, for one rate',
+        'set method = "posterior" above all sections; or learn_flips = true for one rate',
     ),
 }
 

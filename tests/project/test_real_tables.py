@@ -92,7 +92,7 @@ def test_facts_to_score_have_the_times_of_the_model():
     assert report is not None
     predicted = model.predictions().to_pylist()
     assert [row["timestamp"] for row in predicted if row["time"] == 3] == ["2013-03-10T03:00"]
-    with pytest.raises(DataError, match="beyond the end"):
+    with pytest.raises(DataError, match="after the end"):
         model.metrics([facts | {"time": ["2013-03-10T05:00"]}])
 
 
@@ -131,8 +131,8 @@ def test_the_settings_of_times():
     assert read("step = 0.5").data.step == "0.5"
     for data, message in (
         ("step = true", "data.step: expected text in quotes, or a number, not true"),
-        ('step = "1x"', "data: '1x' is no step"),
-        ('origin = "2013-01-01"', "data: there is a key 'origin', but no step"),
+        ('step = "1x"', "data: '1x' is not a step"),
+        ('origin = "2013-01-01"', "data: 'origin' is set, but there is no step"),
     ):
         with pytest.raises(DataError, match=message):
             read(data)
@@ -231,5 +231,5 @@ def test_a_model_is_tested_on_later_times():
     assert model.world.test.index["Alarm"][-1].tolist() == hours[7:]
     by_sort = trained(alarms, train=0.7, by="time", sort="sensor")
     assert by_sort.world.labels.index["Alarm"][-1].tolist() == hours[:7]
-    with pytest.raises(DataError, match="only a split by entities or by time has a sort"):
+    with pytest.raises(DataError, match="sort applies only to a split by entities or by time"):
         trained(alarms, train=0.7, sort="sensor")

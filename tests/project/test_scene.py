@@ -9,7 +9,7 @@ import torch
 from fotltn import DataError, LimitError, check
 from fotltn.analysis.metrics import kb_sat
 from fotltn.engine import compile_formulas
-from fotltn.grounding.dense import interpretation
+from fotltn.grounding.dense import tables_of_facts
 from fotltn.grounding.facts import read_facts
 from fotltn.logic.defined import Definitions, definitions_in
 from fotltn.project.scene import THEORY as FILE
@@ -145,9 +145,9 @@ def test_names():
         ({"cars": 0}, "a scene needs at least 1 of 'cars', not 0"),
         ({"pedestrians": -3}, "a scene needs at least 1 of 'pedestrians', not -3"),
         ({"steps": 0}, "a scene needs at least 1 of 'steps', not 0"),
-        ({"seed": -1}, "a seed is a whole number from 0, not -1"),
-        ({"close": 1.5}, "the probability of being close lies in [0, 1], and 1.5 does not"),
-        ({"close": float("nan")}, "the probability of being close lies in [0, 1]"),
+        ({"seed": -1}, "a seed must be a whole number of at least 0, not -1"),
+        ({"close": 1.5}, "the probability of being close must be in [0, 1], not 1.5"),
+        ({"close": float("nan")}, "the probability of being close must be in [0, 1]"),
     ],
 )
 def test_bad_arguments(arguments, message):
@@ -167,7 +167,7 @@ def test_too_large_a_scene_is_refused_before_anything_is_made():
 def test_what_must_hold_holds_crisply(tmp_path):
     """All but A2 and A13, which the end of the trace may cut off."""
     scene = generate(4, 4, 25, seed=11, close=0.3)
-    model = interpretation(read(write(scene, tmp_path)), THEORY.signature)
+    model = tables_of_facts(read(write(scene, tmp_path)), THEORY.signature)
     value = {a.name: bool(crisp_value(a.formula, model).tensor[..., 0]) for a in THEORY.axioms}
     assert value.pop("A13") == (not scene.crossing[:, -1].any())
     value.pop("A2")
@@ -180,7 +180,7 @@ def test_the_axioms_are_soft_and_define_nothing():
 
 
 def test_the_truth_has_the_known_satisfaction(tmp_path):
-    model = interpretation(
+    model = tables_of_facts(
         read(write(generate(*SIZE, seed=0), tmp_path, name="f.parquet")), THEORY.signature
     )
     formulas = {a.name: a.formula for a in THEORY.axioms}
@@ -206,7 +206,7 @@ def test_facts_are_read_back_like_any_users(tmp_path, name):
     assert found.warnings == ()
     assert found.lengths == (15,)
     assert found.entities["agent"] == scene.agents
-    model = interpretation(found, THEORY.signature)
+    model = tables_of_facts(found, THEORY.signature)
     for predicate, table in scene.tables().items():
         assert torch.equal(
             model.predicate(predicate)[0].squeeze(-1) if table.ndim == 1

@@ -121,8 +121,8 @@ def test_what_does_not_travel_is_named(model):
     other = replace(model, posterior=replace(posterior, carried=strange))
     new = other.apply([*tables(6, 4, 6)])
     assert [w.message for w in new.facts.warnings][:1] == [
-        "how 'Failed', 'Leaks' move is learned anew from the new data: what they depend on is not "
-        "as it was"
+        "the prior of 'Failed', 'Leaks' is learned again from the new data, because it depends on "
+        "other things there"
     ]
 
 
@@ -157,7 +157,7 @@ def test_gradients_have_no_evidence():
                        objective=None)  # fmt: skip
     with pytest.raises(DataError) as caught:
         gradient.apply([facts, wide], evidence=True)
-    assert "labels are evidence for sampled worlds, and this model has none" in str(caught.value)
+    assert "evidence is for sampled worlds, and this model has none" in str(caught.value)
 
 
 # --- learning -----------------------------------------------------------------------------------
@@ -204,6 +204,22 @@ def test_noise_is_not_trusted():
         losses.append(sum(row.log_loss.value for row in report.predicates.values()))
     assert losses[0] > 3 * losses[2]
     assert losses[1] < 1.1 * losses[2]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+def test_networks_learn_beside_worlds_on_a_gpu(tmp_path):
+    facts, wide = tables(1, 12, 16)
+    on_gpu = learned(some(facts, 0.15), wide, machine={"device": "cuda"})
+    assert on_gpu.tables.predicate("Failed").device.type == "cuda"
+    assert all(value > 0 for value in exponents(on_gpu).values())
+    report = on_gpu.metrics([facts])
+    assert report is not None
+    assert min(row.pr_auc.value for row in report.predicates.values()) > 0.6
+    on_gpu.save(tmp_path / "model")
+    again = load_model(tmp_path / "model")
+    new = tables(6, 8, 25)
+    here, there = (one.apply([*new]).tables.predicate("Failed") for one in (again, on_gpu))
+    torch.testing.assert_close(here.cpu(), there.cpu(), atol=0.25, rtol=0)
 
 
 KINDS = ["heads", "encoder", "own encoder", "changes", "not all"]
@@ -374,5 +390,5 @@ def test_vectors_of_single_entities_are_refused(tmp_path, key):
     with pytest.raises(DataError) as caught:
         build(read_config(folder))
     first = caught.value.diagnostics[0]
-    assert first.message.startswith("of each 'robot', networks of a posterior see features")
+    assert first.message.startswith("with a posterior, networks see only features of each 'robot'")
     assert first.hint == f'leave out {key.split()[0]}, or method = "gradient"'

@@ -136,7 +136,9 @@ def test_words_of_rows_for_testing_alone():
         "new" if day in tested and i % 2 else word
         for i, (day, word) in enumerate(zip(data["day"], data["word"], strict=True))
     ]
-    with pytest.raises(DataError, match="the feature 'word' of 'pump' is 'new' in rows for test"):
+    with pytest.raises(
+        DataError, match="the feature 'word' of 'pump' is 'new' only in rows for testing"
+    ):
         trained(data, True, train=0.5, by="traces")
     lenient = trained(data, True, train=0.5, by="traces", unknown="zero")
     names = lenient.world.fixed.inputs["pump"].names

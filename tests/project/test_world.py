@@ -6,6 +6,8 @@ import pytest
 import torch
 
 from fotltn.errors import DataError
+from fotltn.grounding import wide
+from fotltn.grounding.frames import read_sources
 from fotltn.networks.encoders import FeatureInputs, Joined
 from fotltn.networks.predicates import Logits
 from fotltn.project.build import build
@@ -137,6 +139,37 @@ def test_static_facts_without_a_trace_stay_with_their_file(tmp_path):
     }  # fmt: skip
 
 
+def test_each_source_is_read_once(tmp_path, monkeypatch):
+    folder = project(tmp_path, changed(("train = 0.5", 'test = ["test.csv"]')))
+    (folder / "test.csv").write_text(f"{TESTED}Crowded,l1,,,r1,1\n")
+    seen: list[str] = []
+    read = read_sources
+
+    def counted(sources):
+        for place, table in read(sources):
+            seen.append(place.name)
+            yield place, table
+
+    monkeypatch.setattr(wide, "read_sources", counted)
+    assert read_world(read_config(folder)).test is not None
+    assert len(seen) == len(set(seen)) > 2
+
+
+def test_what_both_state_is_for_training_even_if_it_is_settled(tmp_path):
+    folder = project(
+        tmp_path, changed(("train = 0.5", 'test = ["test.csv"]\non_conflict = "last"'))
+    )
+    (folder / "test.csv").write_text(f"{TESTED}Waits,a1,,0,r1,1\nWaits,a1,,1,r1,1\n")
+    for truth in (0, 1):
+        facts = (folder / "facts.csv").read_text().splitlines()
+        both = [*(r for r in facts if not r.startswith("Waits,a1,,0")), f"Waits,a1,,0,r1,{truth},"]
+        (folder / "facts.csv").write_text("\n".join(both) + "\n")
+        found = read_world(read_config(folder))
+        assert found.test is not None
+        assert facts_of(found, found.test) == {("Waits", "r1", "a1", 1, 1.0)}
+        assert ("Waits", "r1", "a1", 0, 1.0) in facts_of(found, found.labels)
+
+
 def test_local_sorts(tmp_path):
     found = world(tmp_path, ("train = 0.5", 'local = ["agent"]'))
     assert found.facts.local == {"agent": (WHO, WHO)}
@@ -230,7 +263,7 @@ def test_labels_of_what_is_computed_from_given_data_are_refused(tmp_path):
     folder = project(tmp_path, text)
     with (folder / "facts.csv").open("a") as file:
         file.write("Waits,a1,,0,r1,1,\n")
-    with pytest.raises(DataError, match="labels for 'Waits', which nothing learns"):
+    with pytest.raises(DataError, match="labels for 'Waits', which is not learned"):
         build(read_config(folder))
 
 

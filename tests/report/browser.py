@@ -1,39 +1,17 @@
-"""A real browser, and what every page has to stand in it."""
+"""What every page of a report has to stand in a real browser."""
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
+from tests.browser import assert_easy, too_wide
 from tests.patience import PATIENCE
 
-playwright = pytest.importorskip("playwright.sync_api")
-axe = pytest.importorskip("axe_playwright_python.sync_playwright")
 
-ARGUMENTS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-)  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
-    with playwright.sync_playwright() as started:
-        if found is None and not Path(started.chromium.executable_path).exists():
-            pytest.skip("there is no Chromium here, neither on the path nor of Playwright")
-        running = started.chromium.launch(executable_path=found, args=list(ARGUMENTS))
-        yield running
-        running.close()
-
-
-def look_at(browser: Any, path: Path, scheme: str) -> None:
+def look_at(browser: Any, path: Path, *, plots: bool = True) -> None:
     """No errors, no overflow, nothing that axe complains about, nothing that is fetched."""
-    context = browser.new_context(viewport={"width": 1200, "height": 900}, color_scheme=scheme)
+    context = browser.new_context(viewport={"width": 1200, "height": 900})
     told: list[str] = []
     asked: list[str] = []
     page = context.new_page()
@@ -45,14 +23,15 @@ def look_at(browser: Any, path: Path, scheme: str) -> None:
     for details in page.query_selector_all("details"):
         details.evaluate("element => { element.open = true }")
     # What is in a figure is hidden behind its label, and would take axe many seconds.
-    found = axe.Axe().run(page, context={"exclude": [["svg.plot > g"]]}).response["violations"]
-    assert [(v["id"], v["nodes"][0]["html"][:200]) for v in found] == []
-    for width in (1200, 768, 360):
-        page.set_viewport_size({"width": width, "height": 800})
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
-    ink = page.evaluate("getComputedStyle(document.querySelector('svg.plot text')).fill")
-    bright = sum(int(n) for n in ink.removeprefix("rgb(").removesuffix(")").split(",")) > 384
-    assert bright == (scheme == "dark")
+    assert_easy(page, leave_out="svg.plot > g")
+    page.set_viewport_size({"width": 768, "height": 800})
+    assert too_wide(page) <= 0
+    chosen, colour = ("svg.plot text", "fill") if plots else ("body", "color")
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        ink = page.evaluate(f"getComputedStyle(document.querySelector('{chosen}')).{colour}")
+        bright = sum(int(n) for n in ink.removeprefix("rgb(").removesuffix(")").split(",")) > 384
+        assert bright == (scheme == "dark")
     assert told == []
     assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
     context.close()

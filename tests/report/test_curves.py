@@ -9,11 +9,13 @@ from sklearn.metrics import auc, average_precision_score  # type: ignore[import-
 import fotltn
 from fotltn import DataError
 from fotltn.analysis.metrics import calibration
+from fotltn.analysis.over_time import Band
 from fotltn.learn.fit import Epoch
-from fotltn.reporting.plots import Band
 
 matplotlib = pytest.importorskip("matplotlib")
 from matplotlib.figure import Figure  # noqa: E402 after it is known to be there
+from matplotlib.offsetbox import AnchoredOffsetbox  # noqa: E402
+from matplotlib.text import Text  # noqa: E402
 
 plots = fotltn.plots
 
@@ -87,7 +89,7 @@ def test_precision_and_recall():
     assert steps == pytest.approx(area)
     assert abs(steps - auc(recall, precision)) < 0.1
     both = plots.precision_recall(given)
-    assert [text.split()[0] for text in named(both)] == ["P", "Q"]
+    assert [text.split()[0] for text in named(both)] == ["P", "chance,", "Q", "chance,"]
 
 
 def test_what_has_no_curve():
@@ -104,7 +106,7 @@ def test_calibration():
     found = calibration(truth, score)
     ax = plots.calibration(found, title="P")
     full = [b for b in found.bins if b.count]
-    assert lines(ax)["share of true facts"] == [b.true for b in full]
+    assert lines(ax)["predictions"] == [b.true for b in full]
     assert [bar.get_height() for bar in ax.containers[0]] == [b.count / 200 for b in full]
     assert [t.get_text() for t in ax.texts] == [str(b.count) for b in full]
     with pytest.raises(DataError, match="no facts to draw"):
@@ -131,3 +133,46 @@ def test_axes_that_are_given_are_drawn_on_as_they_are():
     assert own.figure is not figure
     assert not own.spines["top"].get_visible()
     assert dict(matplotlib.rcParams) == before
+
+
+def covers(ax) -> bool:
+    """Whether the legend of axes lies on what they show."""
+    ax.figure.canvas.draw()
+    return bool(ax.get_legend().get_window_extent().overlaps(ax.get_window_extent()))
+
+
+def test_legends_cover_no_data():
+    figure, axes = plots.subplots(2, 3, width=9, height=6)
+    plots.training_curves(epochs(6, watched=0.1), ax=axes[0][0])
+    plots.axiom_curves(epochs(20), ax=axes[0][1])
+    plots.precision_recall(scores(), ax=axes[0][2])
+    plots.calibration(calibration(*scores(count=200)["P"]), title="P", ax=axes[1][0])
+    plots.truth_over_time(Band((2, 3), (0.5, 0.7), (0.2, 0.5), (1.0, 1.0), (1, 0)), ax=axes[1][1])
+    plots.truth_over_time(Band((2,), (0.5,), (0.2,), (1.0,), (1,)), ax=axes[1][2])
+    assert not [ax for ax in figure.axes if covers(ax)]
+    title = axes[1][0].title.get_window_extent()
+    assert not title.overlaps(axes[1][0].get_legend().get_window_extent())
+
+
+def test_axes_of_subplots_have_the_look():
+    figure, (left, right) = plots.subplots(1, 2, width=9, height=3, sharey=True)
+    assert (figure.get_figwidth(), figure.get_figheight()) == (9, 3)
+    assert not right.spines["top"].get_visible()
+    plots.training_curves(epochs(3), ax=left)
+    assert left.get_legend().get_texts()[0].get_fontsize() == 8.5
+    plots.footer(figure, "one thread")
+    assert figure.get_supxlabel() == "one thread"
+
+
+def test_a_heat_map_has_a_bar_of_its_colours():
+    theory = "sort a\npredicate Q(a), P(a)\naxiom A: forall x. G(Q(x) -> P(x))"
+    facts = {"predicate": ["Q", "P", "P"], "arg1": ["u", "u", "v"], "time": [0, 1, 2],
+             "truth": [1.0, 0.25, 1.0], "trace": ["one", "one", "two"]}  # fmt: skip
+    model = fotltn.train(theory, facts=facts, learn=["P"], training={"epochs": 1})
+    ax = plots.heat_map(model.truth_over_time("A"))
+    assert isinstance(ax.artists[0], AnchoredOffsetbox)
+    bar = ax.artists[0]
+    words = [text.get_text() for text in bar.findobj(Text) if text.get_text().strip()]
+    assert words == ["degree  0", "1", "does not count"]  # the first trace is shorter
+    ax.figure.canvas.draw()
+    assert not bar.get_window_extent().overlaps(ax.get_window_extent())

@@ -11,12 +11,13 @@ import pytest
 import torch
 
 import fotltn
-from fotltn.analysis.violations import Violation
+from fotltn.analysis.over_time import TruthOverTime
+from fotltn.analysis.violations import WorstCell
+from fotltn.format import number
 from fotltn.project.model import Model, load_model
 from fotltn.reporting.html import MARK, write_page
-from fotltn.reporting.model_report import ModelContent, model_content, model_page
-from fotltn.reporting.plots import band
-from fotltn.reporting.verdict import mean_pr_auc
+from fotltn.reporting.model_report import ModelContent, brief_page, model_content, model_page
+from fotltn.reporting.verdict import advice, by_attention, mean_pr_auc
 from fotltn.semantics.reference import evaluate as reference
 from tests.project.common import trained
 from tests.report.pages import Page, checked
@@ -112,7 +113,7 @@ def test_numbers_are_those_of_the_model(page, model):
         assert [row[i] for i in (1, 3, 4)] == [
             "–" if v is None else f"{v:.3f}" for v in (one.value, one.labels, one.all_false)
         ]
-        assert row[5] == f"{one.on_model.violations:,} of {one.on_model.decided:,}"
+        assert row[5] == f"{one.on_model.violated:,} of {one.on_model.decided:,}"
     tiles = {e.text.strip() for e in page.all("dd")}
     assert f"{audit.knowledge_base.kb_sat.value:.3f}" in tiles
     assert audit.knowledge_base.line in page.by_id("summary").text
@@ -122,7 +123,7 @@ def test_worst_bindings_by_name_and_time(page, content, model):
     for axiom in content.axioms:
         if not len(axiom.worst):
             continue
-        first: Violation = axiom.worst[0]
+        first: WorstCell = axiom.worst[0]
         row = page.cells(f"Table: Worst bindings of {axiom.audit.name}")[0]
         names = list(first.binding.values())
         assert row[: len(names)] == names
@@ -147,7 +148,7 @@ def test_the_band_is_the_mean_and_range_of_the_reference(model, content):
         assert found.mean[i] == pytest.approx(float(column.mean()), abs=1e-6)
         assert found.low[i] == pytest.approx(float(column.min()), abs=1e-6)
         assert found.high[i] == pytest.approx(float(column.max()), abs=1e-6)
-    assert sum(found.violated) == content.axioms[0].audit.on_model.violations
+    assert sum(found.violated) == content.axioms[0].audit.on_model.violated
 
 
 def test_settings_seeds_versions_and_fingerprint(page, content, model, tmp_path):
@@ -272,7 +273,7 @@ def test_the_threshold_decides_what_is_a_violation():
     for found in (low, high):
         for axiom in found.axioms:
             assert axiom.band is not None
-            assert sum(axiom.band.violated) == axiom.audit.on_model.violations
+            assert sum(axiom.band.violated) == axiom.audit.on_model.violated
     assert low.as_dict()["axioms"] != high.as_dict()["axioms"]
 
 
@@ -280,7 +281,7 @@ def test_an_empty_band():
     class Nothing:
         values, truth, times = torch.full((2, 1), math.nan), torch.full((2, 1), 2), (0,)
 
-    assert band(Nothing()).times == ()  # type: ignore[arg-type]
+    assert TruthOverTime.band(Nothing()).times == ()  # type: ignore[arg-type]
 
 
 # --- files ------------------------------------------------------------------------------------
@@ -350,7 +351,7 @@ def test_the_verdict_says_what_the_numbers_say(page, content):
     text = " ".join(page.by_id("summary").text.split())
     for sentence in content.verdict:
         assert sentence in text
-    wrong = [a for a in content.axioms if a.audit.on_model.violations]
+    wrong = [a for a in content.axioms if a.audit.on_model.violated]
     assert f"{len(wrong)} of {len(content.axioms)} axioms" in content.verdict[-1]
     assert content.day.isoformat() in page.all("header")[0].text
 
@@ -368,7 +369,7 @@ def test_scores_are_told_from_guessing_only_where_they_can_be():
 
 def test_violated_axioms_come_first_and_are_open(page, content):
     order = [row[0].split()[0] for row in page.cells("Table: All axioms")]
-    wrong = {a.audit.name for a in content.axioms if a.audit.on_model.violations}
+    wrong = {a.audit.name for a in content.axioms if a.audit.on_model.violated}
     assert set(order[: len(wrong)]) == wrong
     for i, axiom in enumerate(content.axioms):
         (fold,) = [
@@ -383,3 +384,34 @@ def test_a_kind_of_warning_is_listed_once(page, content):
     for kind in kinds:
         about = [e for e in items if e.text.strip().startswith(kind)]
         assert len(about) == 1
+
+
+# --- in brief ---------------------------------------------------------------------------------
+
+
+def test_the_brief_page_has_the_same_numbers_and_says_what_to_do(content, model):
+    page = checked(brief_page(content))
+    text = " ".join(page.by_id("content").text.split())
+    for sentence in (*content.verdict, *content.advice):
+        assert sentence in text
+    broken = sum(a.audit.on_model.violated for a in content.axioms)
+    assert f"{broken:,} of" in text
+    assert number(content.interval.value) in text
+    assert number(model.metrics().mean["ece"].value) in text
+    first = by_attention(content.audit.axioms)[0]
+    assert page.all("tbody")[0].text.strip().startswith(first.name)
+
+
+def test_advice_follows_from_what_is_wrong(content):
+    violated = [a.audit.name for a in content.axioms if a.audit.on_model.violated]
+    said = advice(content.metrics, content.audit, dict.fromkeys(violated, "x = ego"))
+    assert violated
+    assert all("begin with x = ego" in line for line in said[: min(2, len(violated))])
+    assert "Hold back some facts" in advice(None, None, {})[0]
+    assert len(content.advice) <= 5
+
+
+def test_without_facts_and_axioms_the_brief_page_is_whole():
+    theory = "sort agent\npredicate Near(agent), Stop(agent)\n"
+    page = checked(brief_page(model_content(small(theory, train=1.0), "runs")))
+    assert "The theory has no axioms." in page.by_id("content").text

@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from fotltn.reporting.model_report import model_content, model_page
+from fotltn.errors import DataError
+from fotltn.reporting.model_report import ModelContent, brief_page, model_content, model_page
+from fotltn.reporting.pdf import browser as printing_browser
+from fotltn.reporting.pdf import check_pdf, write_pdf
+from tests.browser import browser as browser
 from tests.patience import PATIENCE
-from tests.report.browser import browser as browser
 from tests.report.browser import look_at
 from tests.report.test_html import small
 
@@ -16,15 +19,19 @@ pytest.importorskip("matplotlib")
 
 
 @pytest.fixture(scope="module")
-def page_of_a_model(tmp_path_factory) -> Path:
+def content() -> ModelContent:
+    return model_content(small(train=0.5), "runs")
+
+
+@pytest.fixture(scope="module")
+def page_of_a_model(content, tmp_path_factory) -> Path:
     path: Path = tmp_path_factory.mktemp("pages") / "model.html"
-    path.write_text(model_page(model_content(small(train=0.5), "runs")), "utf-8")
+    path.write_text(model_page(content), "utf-8")
     return path
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_page_in_a_browser(page_of_a_model, browser, scheme):
-    look_at(browser, page_of_a_model, scheme)
+def test_a_page_in_a_browser(page_of_a_model, browser):
+    look_at(browser, page_of_a_model)
 
 
 def test_links_lead_somewhere_by_keyboard(page_of_a_model, browser):
@@ -49,3 +56,29 @@ def test_printed_pages_are_not_cut(page_of_a_model, browser):
     assert page.evaluate("getComputedStyle(document.querySelector('nav')).display") == "none"
     assert page.pdf().startswith(b"%PDF")
     page.close()
+
+
+def test_the_brief_page_in_a_browser(content, tmp_path, browser):
+    path = tmp_path / "brief.html"
+    path.write_text(brief_page(content), "utf-8")
+    look_at(browser, path, plots=False)
+
+
+def test_a_page_is_printed_into_a_file(content, tmp_path):
+    try:
+        printing_browser()
+    except DataError:
+        pytest.skip("there is no browser that prints")
+    file = tmp_path / "report.pdf"
+    write_pdf(brief_page(content), file)
+    assert file.read_bytes().startswith(b"%PDF")
+    check_pdf(file)  # it is ours, and may be replaced
+    file.write_bytes(b"%PDF-1.4 of somebody else")
+    with pytest.raises(DataError, match="is no report of fotltn"):
+        check_pdf(file)
+
+
+def test_without_a_browser_it_is_said_what_to_do(tmp_path, monkeypatch):
+    monkeypatch.setattr("fotltn.reporting.pdf.BROWSERS", ("no such browser",))
+    with pytest.raises(DataError, match="a PDF is printed by Chromium, Chrome or Edge"):
+        check_pdf(tmp_path / "report.pdf")

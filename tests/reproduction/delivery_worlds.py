@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fotltn import check
-from fotltn.grounding.dense import interpretation
+from fotltn.grounding.dense import tables_of_facts
 from fotltn.grounding.facts import read_facts
 from fotltn.grounding.labels import Labels, labels
 from fotltn.grounding.split import split
@@ -25,7 +25,7 @@ def read(source, **options):
 
 
 def model_of(world):
-    return interpretation(read(facts(world)), THEORY.signature)
+    return tables_of_facts(read(facts(world)), THEORY.signature)
 
 
 def all_labels(world):

@@ -287,16 +287,16 @@ def one_label(name, cell, degree):
     ("change", "message"),
     [
         ({"flip_rate": 1.5}, "the flip rate must be a number from 0 to 1, not 1.5"),
-        ({"seed": -1}, "a seed is a whole number from 0"),
+        ({"seed": -1}, "a seed must be a whole number from 0"),
         ({"sweeps": 0}, "'sweeps' must be at least 1, not 0"),
         ({"burn_in": -1}, "'burn_in' must be at least 0, not -1"),
         ({"chains": 0}, "'chains' must be at least 1, not 0"),
         ({"size": Size(3, 4, 10)}, "close has the shape (4, 3, 10)"),
         ({"labels": one_label("Crosing", [0, 5, 1], 1.0)}, "did you mean 'Crossing'"),
-        ({"labels": one_label("Run", [0, 7, 1], 1.0)}, "one trace of 7 agents and 10 points"),
-        ({"labels": one_label("Run", [1, 0, 1], 1.0)}, "labels of 'Run' do not fit a scene"),
+        ({"labels": one_label("Run", [0, 7, 1], 1.0)}, "one trace of 7 agents and 10 time points"),
+        ({"labels": one_label("Run", [1, 0, 1], 1.0)}, "labels of 'Run' do not fit the scene"),
         ({"labels": one_label("Stop", [0, 0, 0, 1], 1.0)}, "labels of 'Stop' do not fit"),
-        ({"labels": one_label("Stop", [0, 0, 1], 0.5)}, "'Stop' must be true or false"),
+        ({"labels": one_label("Stop", [0, 0, 1], 0.5)}, "'Stop' must be 0 or 1"),
     ],
 )
 def test_what_does_not_fit_is_an_error(change, message):
@@ -311,5 +311,5 @@ def test_every_set_of_labels_needs_a_seed_and_a_batch_a_size():
     scene = generate(4, 3, 10, seed=0)
     with pytest.raises(DataError, match="there are 1 sets of labels, but 2 seeds"):
         posteriors(scene.close, scene.size, [no_labels()], 0.1, seeds=[1, 2])
-    with pytest.raises(DataError, match="at least 1 run is computed at once, not 0"):
+    with pytest.raises(DataError, match="together must be at least 1, not 0"):
         next(limits(scene, "Small", lambda _f, _r: noisy(scene, 0.5), [0.5], [0], together=0))

@@ -255,14 +255,25 @@ def test_a_study_writes_a_record_for_each_method_once(made, tmp_path):
 
 
 def test_what_others_take_over_is_chosen_first():
-    first, second, third = study._stages(study.METHODS, range(10), study.LABELS)
-    assert {run[1] for run in first + second} == {"all"}
-    assert not {run[0] for run in first} & set(study.TAKES)
-    for method in study.TAKES:
-        assert {(other, "all", 3) for other in study.TAKES[method].values()} <= set(first)
-        assert (method, "all", 3) in second
-    assert ("posterior", "noisy", 9) in third
-    assert ("network and axioms", "5", 9) not in third
+    *choosing, last = study._stages(study.METHODS, range(10), study.LABELS)
+    assert {run[1] for stage in choosing for run in stage} == {"all"}
+    before: set[str] = set()
+    for stage in choosing:
+        for method, _, _ in stage:
+            assert {*study.TAKES.get(method, {}).values()} <= before
+        before |= {run[0] for run in stage}
+    assert before == set(study.METHODS)
+    assert ("posterior", "noisy", 9) in last
+    assert ("network and inertia", "5", 9) not in last
+
+
+def test_as_first_written_nothing_is_said_or_seen_of_drifting(made):
+    pairs = methods.read(made)
+    choice = {key: values[0] for key, values in study.GRIDS["both, as first written"].items()}
+    wide = methods.wide(pairs, choice)
+    assert "drift" in methods.wide(pairs, {}).features
+    assert "drift" not in wide.features
+    assert wide.measures["Drifts"].at_least > max(pairs.pairs["drift"])
 
 
 @pytest.mark.slow

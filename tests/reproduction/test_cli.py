@@ -55,7 +55,7 @@ def test_all_of_it_small_and_taken_up_again(call, tmp_path):
 
     text = call("run", tmp_path / "out", *SMALL, "--method", "HTGNN")
     assert text.status == 0
-    assert "PR-AUC by share of the facts" in text.out
+    assert "PR-AUC by share of facts" in text.out
     assert "the truth" in text.out
     assert "0 of 8 runs done now" in text.out
     other = call("run", tmp_path / "out", *SMALL, "--epochs", "3")
@@ -123,7 +123,7 @@ def test_records_and_the_usual_name(call, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nowhere"], "a record file is named with one of"),
+        (["nowhere"], "the name of a record file must end in one of"),
         (["nowhere.parquet"], "cannot read nowhere.parquet: No such file"),
         (["empty.jsonl"], "there are no runs in empty.jsonl"),
         (["."], "there are no runs in ."),
@@ -146,7 +146,7 @@ def test_pages_are_checked(call, monkeypatch):
     monkeypatch.setattr("reproduction.pages.stale", lambda: ["recipe.md"])
     said = call("pages", "--check")
     assert (said.status, said.out) == (1, "")
-    assert "stale: recipe.md; run: python -m reproduction pages" in said.err
+    assert "out of date: recipe.md; run: python -m reproduction pages" in said.err
     monkeypatch.setattr("reproduction.pages.stale", list)
     assert call("pages", "--check") == (0, "", "")
 

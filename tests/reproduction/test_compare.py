@@ -203,17 +203,18 @@ def test_distance_from_the_paper():
     runs = grid(shift=moved("kb_sat", "HTGNN", 0.06, "CarPed180K", 0.2))
     table = tolerance_table(runs)
     rows = {(r[0].text, r[1].text): [c.text for c in r[2:]] for g in table.groups for r in g}
-    assert rows["KB-SAT", "HTGNN"] == [".05", "15 of 16", ".004", "+.060 (CarPed180K, 20 %)"]
-    assert rows["KB-SAT", "FOT-LTN+BK"][:3] == [".03", "16 of 16", ".000"]
+    assert rows["KB-SAT", "HTGNN"] == ["0.05", "15 of 16", "0.004", "+0.060 (CarPed180K, 20 %)"]
+    assert rows["KB-SAT", "FOT-LTN+BK"][:3] == ["0.03", "16 of 16", "0.000"]
     assert ("KB-SAT", "Bayes limit") not in rows
-    assert missed(runs) == ("KB-SAT of HTGNN on CarPed180K: 20 % (+.060).",)
+    assert missed(runs) == ("KB-SAT of HTGNN on CarPed180K: 20 % (+0.060).",)
     assert missed(grid()) == ()
 
 
 def test_above_the_truth():
     assert above_truth(grid(), TRUTH) == (
-        "On CarPed35K the mean KB-SAT of FOT-LTN+BK lies above that of the truth, .932, at 10 %.",
-        "On CarPed180K the mean KB-SAT of FOT-LTN+BK lies above that of the truth, .917, "
+        "On CarPed35K, the mean KB-SAT of FOT-LTN+BK is above the KB-SAT of the truth, 0.932, "
+        "at 10 %.",
+        "On CarPed180K, the mean KB-SAT of FOT-LTN+BK is above the KB-SAT of the truth, 0.917, "
         "at 10 % and 20 %.",
     )
     assert above_truth(grid(), {}) == ()

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fotltn import DataError, LimitError
-from fotltn.grounding.dense import interpretation
+from fotltn.grounding.dense import tables_of_facts
 from fotltn.logic.check import check_formula
 from fotltn.logic.defined import definitions_in
 from fotltn.networks.definitions import definitions
@@ -117,7 +117,7 @@ def test_a_seed_means_the_same_world_everywhere():
         ({"parcels": -1}, "a world needs at least 1 of 'parcels', not -1"),
         ({"stations": 1}, "a world needs at least 2 of 'stations', not 1"),
         ({"steps": 0}, "a world needs at least 1 of 'steps', not 0"),
-        ({"seed": -1}, "a seed is a whole number from 0, not -1"),
+        ({"seed": -1}, "a seed must be a whole number of at least 0, not -1"),
     ],
 )
 def test_bad_arguments(arguments, message):
@@ -219,11 +219,11 @@ def test_other_rates_of_labels():
     found = noisy(given, 0, rates={"Busy": Rates(0.0, 1.0), "Alarm": Rates(1.0, 0.0)})
     assert (found.truth["Busy"] == 1).all()
     assert (found.truth["Alarm"] == 0).all()
-    with pytest.raises(DataError, match="no rates of wrong labels are known for 'Alarm'; there"):
+    with pytest.raises(DataError, match="there are no rates of wrong labels for 'Alarm'; there"):
         noisy(given, 0, rates={"Busy": Rates(0.0, 0.0)})
     with pytest.raises(DataError, match=r"rates of 'Busy' must be numbers from 0 to 1, not 1\.5"):
         noisy(given, 0, rates={"Busy": Rates(0.0, 1.5)})
-    with pytest.raises(DataError, match="a seed is a whole number from 0"):
+    with pytest.raises(DataError, match="a seed must be a whole number from 0"):
         noisy(given, -1)
 
 
@@ -236,7 +236,7 @@ def test_facts_are_read_back_like_any_users(tmp_path, name):
     assert found.warnings == ()
     assert found.lengths == (20,)
     assert {sort: tuple(own) for sort, own in found.entities.items()} == world.names
-    model = interpretation(found, THEORY.signature)
+    model = tables_of_facts(found, THEORY.signature)
     for predicate, table in world.tables().items():
         ours = torch.from_numpy(table.copy()).double()
         theirs = model.predicate(predicate)[0]

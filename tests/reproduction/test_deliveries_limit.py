@@ -130,16 +130,16 @@ def one_label(name, cell, degree):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"seed": -1}, "a seed is a whole number from 0"),
+        ({"seed": -1}, "a seed must be a whole number from 0"),
         ({"sweeps": 0}, "'sweeps' must be at least 1, not 0"),
         ({"burn_in": -1}, "'burn_in' must be at least 0, not -1"),
         ({"chains": 0}, "'chains' must be at least 1, not 0"),
-        ({"rates": {"Busy": Rates(0.0, 0.0)}}, "no rates of wrong labels are known for"),
+        ({"rates": {"Busy": Rates(0.0, 0.0)}}, "there are no rates of wrong labels for"),
         ({"labels": one_label("Alram", [0, 1, 1], 1.0)}, "did you mean 'Alarm'"),
-        ({"labels": one_label("Alarm", [0, 2, 1], 1.0)}, "its table has (1, 2, 10) places"),
-        ({"labels": one_label("Worn", [0, 1, 1], 1.0)}, "its table has (1, 3, 1) places"),
-        ({"labels": one_label("Busy", [1, 0, 1], 1.0)}, "labels of 'Busy' do not fit the world"),
-        ({"labels": one_label("Due", [0, 0, 1], 0.5)}, "'Due' must be true or false"),
+        ({"labels": one_label("Alarm", [0, 2, 1], 1.0)}, "time) is (1, 2, 10)"),
+        ({"labels": one_label("Worn", [0, 1, 1], 1.0)}, "time) is (1, 3, 1)"),
+        ({"labels": one_label("Busy", [1, 0, 1], 1.0)}, "labels of 'Busy' do not fit its table"),
+        ({"labels": one_label("Due", [0, 0, 1], 0.5)}, "'Due' must be 0 or 1"),
     ],
 )
 def test_what_does_not_fit_is_an_error(change, message):

@@ -81,6 +81,4 @@ def test_another_method_is_refused():
     work, _ = turned("deliveries", 0.1, 0)
     with pytest.raises(DataError) as error:
         doubtful("guess", work, QUICK, "cpu")
-    assert str(error.value) == (
-        "error: wrong labels are looked for by 'posterior', 'residual', not by 'guess'"
-    )
+    assert str(error.value) == ("error: unknown method 'guess'; there are 'posterior', 'residual'")

@@ -406,15 +406,15 @@ def test_targets_hold_each_fact_in_its_run():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"runs": 2}, "there are 2 runs, but labels of 1"),
-        ({"width": 5}, "the width is even"),
-        ({"layers": 0}, "whole numbers from 1"),
-        ({"dropout": 1.0}, r"dropout lies in \[0, 1\)"),
-        ({"scale": math.nan}, "the scale of inputs is a number from 0"),
-        ({"close": torch.ones(5, 3, 4, dtype=torch.bool)}, r"sizes \(3, 4, 5\).*\(5, 3, 4\)"),
+        ({"runs": 2}, "there are 2 runs, but 1 sets of labels"),
+        ({"width": 5}, "the width must be even"),
+        ({"layers": 0}, "whole numbers of at least 1"),
+        ({"dropout": 1.0}, r"dropout must be in \[0, 1\)"),
+        ({"scale": math.nan}, "the scale of inputs at least 0"),
+        ({"close": torch.ones(5, 3, 4, dtype=torch.bool)}, r"shape \(3, 4, 5\).*\(5, 3, 4\)"),
         (
             {"close": torch.ones(SMALL, dtype=torch.float64)},
-            "true or false, but these are torch.float64",
+            "not torch.float64 of shape",
         ),
     ],
 )
@@ -431,5 +431,7 @@ def test_what_does_not_fit_is_refused(change, message):
 )  # fmt: skip
 def test_facts_outside_the_scene_are_refused(name, cell):
     labels = Labels({name: torch.tensor(cell)[:, None]}, {name: torch.ones(1)})
-    with pytest.raises(DataError, match=rf"facts of '{name}' have cells \(trace, agent, time\)"):
+    with pytest.raises(
+        DataError, match=rf"facts of '{name}' must have cells \(trace, agent, time\)"
+    ):
         targets([labels], SMALL)

@@ -50,7 +50,7 @@ def test_other_data_and_hostile_names():
     page = checked(text)
     assert "<b>rules" not in text
     assert "<i>" not in text
-    assert "does not reckon with the other pairs" in content.tables["tests_1"].notes[-1]
+    assert "does not account for the other pairs" in content.tables["tests_1"].notes[-1]
     assert page.cells(f"Table: {content.tables['tests_1'].title}")
     assert len(page.all("svg", class_="plot")) == 1
     assert "all false" not in page.by_id("summary").text

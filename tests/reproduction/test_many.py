@@ -295,14 +295,16 @@ def test_epochs_are_reported_and_training_ends_when_all_have_stopped(tiny):
 
 def test_a_loss_that_is_no_number_is_an_error(tiny):
     runs = some(tiny, "FOT-LTN")
-    with pytest.raises(DataError, match=r"FOT-LTN on Tiny \(10%, repetition 0\) is no number in"):
+    with pytest.raises(
+        DataError, match=r"FOT-LTN on Tiny \(10%, repetition 0\) is not a number in"
+    ):
         train(batch(runs, replace(READING, scale=1e38, epochs=2), "cpu"))
 
 
 def test_only_runs_of_one_kind_are_trained_together(tiny):
     mixed = [*some(tiny, "FOT-LTN"), *some(tiny, "HTGNN")]
     for runs, count in ((mixed, 2), ([], 0)):
-        with pytest.raises(DataError, match=f"one data set and method, not {count}"):
+        with pytest.raises(DataError, match=f"share data set and method, not have {count}"):
             batch(runs, READING, "cpu")
 
 

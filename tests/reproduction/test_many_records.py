@@ -7,10 +7,9 @@ import pytest
 import torch
 from sklearn.metrics import average_precision_score  # type: ignore[import-untyped]
 
-from fotltn.analysis.audit import audit
-from fotltn.analysis.cells import cells_of
 from fotltn.analysis.counts import count
 from fotltn.analysis.metrics import kb_sat
+from fotltn.analysis.view import View
 from fotltn.evaluation import axiom_values
 from fotltn.project.scene import LEARNED
 from fotltn.semantics.config import STABLE_PRODUCT
@@ -49,12 +48,12 @@ def test_violations_are_those_that_an_audit_counts(tiny):
     for number, found in enumerate(written):
         alone = one_trace(work, tables, number)
         for axiom in theory.axioms:
-            counts, _ = count(cells_of(axiom, alone, STABLE_PRODUCT, end="final"))  # as the paper
+            counts, _ = count(View(alone, STABLE_PRODUCT, end="final").cells(axiom))  # as the paper
             rate = (counts.support - counts.held).sum() / counts.cells.sum()
             assert found["violations"][axiom.name] == pytest.approx(rate, abs=1e-12), axiom.name
-        whole = audit(theory, alone, STABLE_PRODUCT, learned=LEARNED, end="final")
+        whole = View(alone, STABLE_PRODUCT, learned=LEARNED, end="final", theory=theory).audit()
         assert [found["violations"][a.name] for a in whole.axioms] == pytest.approx(
-            [a.on_model.violations / a.on_model.cells for a in whole.axioms], abs=1e-12
+            [a.on_model.violated / a.on_model.count for a in whole.axioms], abs=1e-12
         )
         assert found["axioms"] == pytest.approx({a.name: a.value for a in whole.axioms})
         assert found["violation_rate"] == pytest.approx(np.mean(list(found["violations"].values())))

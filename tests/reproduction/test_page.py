@@ -23,23 +23,23 @@ def whole(runs: Sequence[Record], **changes: Any) -> str:
 def test_the_opening():
     text = whole(grid())
     assert text.startswith(
-        "# The paper, reproduced\n\nThis page is generated from `runs.jsonl`: 640 runs on "
-        "CarPed35K and CarPed180K of FOT-LTN+BK, FOT-LTN, HTGNN and Bayes limit, trained on "
-        "10 % to 80 % of the facts, with 10 runs in each cell, on NVIDIA H200, by version 0.1.0.\n"
+        "# The paper, reproduced\n\nA program writes this page from `runs.jsonl`: 640 runs of "
+        "FOT-LTN+BK, FOT-LTN, HTGNN and Bayes limit on CarPed35K and CarPed180K, trained on 10 % "
+        "to 80 % of the facts, with 10 runs in each cell, on NVIDIA H200, with version 0.1.0.\n"
     )
 
 
 def test_sentences_follow_the_runs():
     good = whole(grid())
     assert "96 of 96 cells are within the tolerance" in good
-    assert "Beyond it lie" not in good
+    assert "These cells lie beyond it" not in good
 
     def shift(metric, _data, method, _fraction):
         return -0.2 if (metric, method) == ("pr_auc", "FOT-LTN+BK") else 0.0
 
     bad = whole(grid(shift=shift))
     assert "80 of 96 cells are within the tolerance" in bad
-    assert "- PR-AUC of FOT-LTN+BK on CarPed180K: 10 % (−.200), 20 % (−.200)" in bad
+    assert "- PR-AUC of FOT-LTN+BK on CarPed180K: 10 % (−0.200), 20 % (−0.200)" in bad
     claim = "| FOT-LTN+BK beats HTGNN significantly at all fractions up to 30 % | yes | "
     assert f"{claim}no, in 0 of 6 cells | no |" in bad
     assert f"{claim}yes, in 6 of 6 cells | yes |" in good
@@ -52,9 +52,7 @@ def test_times_and_pictures_and_remarks():
         figures={"Results": "results.svg"},
         remarks="## What differs\n\nNothing.",
     )
-    assert (
-        "The time of all runs together is 8 min 40 s: FOT-LTN+BK 40 s, FOT-LTN 40 s, HTGNN" in text
-    )
+    assert "All runs together took 8 min 40 s: FOT-LTN+BK 40 s, FOT-LTN 40 s, HTGNN" in text
     assert "- The sweep on one GPU: 4 min 1 s\n- One run on a CPU: 7 s\n" in text
     assert "![Results](results.svg)" in text
     assert text.index("## Within tolerance") < text.index("## What differs") < text.index("## Res")
@@ -73,13 +71,13 @@ def test_every_table_is_a_table_and_headings_are_unique():
 
 def test_a_page_of_a_single_run_or_of_other_methods():
     one = page([record(values())], source="a.jsonl")
-    assert "`a.jsonl`: 1 run on CarPed35K of FOT-LTN+BK, trained on 10 % of the facts" in one
+    assert "`a.jsonl`: 1 run of FOT-LTN+BK on CarPed35K, trained on 10 % of the facts" in one
     assert "with 1 run in each cell" in one
     assert "0.25 s" in one
     other = page([record(values(data="Mine", method="Other"))], source="a.jsonl")
-    assert "These runs do not have the methods" in other
+    assert "These runs lack the methods" in other
     assert "The paper has none of these cells." in other
-    with pytest.raises(DataError, match="there are no records to write a page of"):
+    with pytest.raises(DataError, match="there are no records to write a page about"):
         page([], source="a.jsonl")
 
 

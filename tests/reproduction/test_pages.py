@@ -3,17 +3,16 @@
 import json
 import shutil
 
-import numpy as np
 import pytest
-from matplotlib.image import imread
 
+from fotltn.reporting.plots import save
 from reproduction import pages
 from reproduction.paper.protocol import READING, Run
 from reproduction.paper.reproduce import background
-from reproduction.recipe import page as recipe
 from reproduction.report.records import read
+from tests.figures import assert_same
 
-NAMES = ("reproduction", "reproduction-tables", "recipe")
+NAMES = ("reproduction", "reproduction-tables")
 DRAWN = ("reproduction", "recipe")  # those with a figure, and a folder with records
 
 
@@ -85,15 +84,14 @@ def test_the_readings_table_takes_what_the_search_writes(tmp_path):
     assert pages.readings(folder).startswith(pages.readings(tmp_path))
 
 
-def test_the_figure_of_the_recipe_is_that_of_its_records(tmp_path):
-    """Drawn again it looks the same, and its legend covers no data."""
-    _, every = pages._records(pages.DOCS)
-    made = recipe.drawn(every)
+@pytest.mark.parametrize("name", DRAWN)
+def test_figures_are_those_of_the_records(name, tmp_path):
+    """Drawn again they look the same, and their legends cover no data."""
+    made = pages.figures()[pages.DOCS / name / "results"]
     made.canvas.draw()
     (legend,) = made.legends
     box = legend.get_window_extent()
     assert not any(box.overlaps(axis.get_window_extent()) for axis in made.axes)
-    recipe.figure(every, tmp_path / "results.png")
-    again, there = (imread(folder / "results.png") for folder in (tmp_path, pages.DOCS / "recipe"))
-    assert again.shape == there.shape, "run: python -m reproduction pages"
-    assert np.abs(again - there).mean() < 0.01, "run: python -m reproduction pages"
+    assert "fotltn 0.1.0" in made.get_supxlabel()  # which made the runs
+    again, _ = save(made, tmp_path / "results")
+    assert_same(again, pages.DOCS / name / "results.png", "make figures")

@@ -156,7 +156,7 @@ def test_a_smaller_grid():
         ({"fraction": 1.0}, "from 0.01 to 0.99, not 1.0"),
         ({"fraction": 0.0}, "from 0.01 to 0.99"),
         ({"fraction": float("nan")}, "from 0.01 to 0.99"),
-        ({"repetition": -1}, "counted from 0, not -1"),
+        ({"repetition": -1}, "a repetition must be at least 0, not -1"),
     ],
 )
 def test_runs_that_cannot_be(changes, message):
@@ -174,13 +174,13 @@ def test_unknown_methods_and_data_sets():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"types": "evry step"}, "not stated 'evry step'; did you mean 'every step'"),
-        ({"epochs": 0}, "epochs is a whole number from 1, not 0"),
-        ({"patience": 0}, "patience is a whole number from 1"),
-        ({"watch": 1.0}, r"the share to watch lies in \[0, 1\)"),
+        ({"types": "evry step"}, "cannot be stated 'evry step'; did you mean 'every step'"),
+        ({"epochs": 0}, "epochs must be a whole number of at least 1, not 0"),
+        ({"patience": 0}, "patience must be a whole number of at least 1"),
+        ({"watch": 1.0}, r"the share to watch must be in \[0, 1\)"),
         ({"holdout": -0.1}, "the share to holdout"),
-        ({"scale": -1.0}, "the scale is a number from 0"),
-        ({"rate": 0.0}, "the rate one above 0"),
+        ({"scale": -1.0}, "the scale must be at least 0"),
+        ({"rate": 0.0}, "the rate above 0"),
     ],
 )
 def test_settings_that_make_no_sense(changes, message):

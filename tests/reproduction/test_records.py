@@ -54,17 +54,17 @@ def test_a_misspelt_field_is_found():
     [
         ("data", "", "'data' is \"\"; expected a name"),
         ("method", 3, "'method' is 3; expected a name"),
-        ("fraction", 10, "'fraction' is 10; expected a number between 0 and 1, like 0.1"),
+        ("fraction", 10, "'fraction' is 10; expected a number between 0 and 1, such as 0.1"),
         ("fraction", True, "'fraction' is true; expected a number between 0 and 1"),
-        ("repetition", -1, "'repetition' is -1; expected a whole number from 0"),
-        ("repetition", 1.5, "'repetition' is 1.5; expected a whole number from 0"),
-        ("seed", "x", "'seed' is \"x\"; expected a whole number from 0"),
+        ("repetition", -1, "'repetition' is -1; expected a whole number of at least 0"),
+        ("repetition", 1.5, "'repetition' is 1.5; expected a whole number of at least 0"),
+        ("seed", "x", "'seed' is \"x\"; expected a whole number of at least 0"),
         ("pr_auc", 1.1, "'pr_auc' is 1.1; expected a number from 0 to 1"),
         ("kb_sat", float("nan"), "'kb_sat' is NaN; expected a number from 0 to 1"),
         ("pr_auc_by", [1], "'pr_auc_by' is [1]; expected an object"),
         ("axioms", {"A1": "high"}, "'axioms.A1' is \"high\"; expected a number from 0 to 1"),
-        ("seconds", -2, "'seconds' is -2; expected a number from 0"),
-        ("batch", 0, "'batch' is 0; expected a whole number from 1"),
+        ("seconds", -2, "'seconds' is -2; expected a number of at least 0"),
+        ("batch", 0, "'batch' is 0; expected a whole number of at least 1"),
         ("setting", "x" * 80, f"'setting' is \"{'x' * 38}…; expected an object"),
         ("pr_auc", 0.7, "'pr_auc' is 0.7000, but the mean of its parts is 0.7500"),
         ("violation_rate", 0.5, "'violation_rate' is 0.5000, but the mean of its parts is 0.0100"),
@@ -101,8 +101,8 @@ def test_errors_name_file_and_line(tmp_path):
         read(path)
     assert [d.message.replace(f"{path}", "runs") for d in error.value.diagnostics] == [
         "runs:3: 'pr_auc' is 2; expected a number from 0 to 1",
-        "runs:4: no JSON: unterminated string starting at",
-        "runs:5: a record is a JSON object, like {…}",
+        "runs:4: not JSON: unterminated string starting at",
+        "runs:5: a record must be a JSON object, such as {…}",
     ]
 
 
@@ -126,7 +126,7 @@ def test_files_that_cannot_be_read(tmp_path, name):
     path.write_bytes(b"\xff\xfe\xfd")
     with pytest.raises(DataError, match="cannot read"):
         read(path)
-    with pytest.raises(DataError, match=r"named with one of \.jsonl.* not 'runs\.txt'"):
+    with pytest.raises(DataError, match=r"must end in one of \.jsonl.* not 'runs\.txt'"):
         read(tmp_path / "runs.txt")
 
 
@@ -151,7 +151,7 @@ def test_writing_where_one_cannot(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match="cannot write"):
         write([record(values())], tmp_path / "file" / "runs.jsonl")
-    with pytest.raises(DataError, match="named with one of"):
+    with pytest.raises(DataError, match="must end in one of"):
         write([], tmp_path / "runs.csv")
 
 

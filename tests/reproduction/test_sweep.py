@@ -215,7 +215,7 @@ def test_a_real_sweep_in_two_processes_is_that_of_one(tmp_path):
 @pytest.mark.slow
 def test_a_process_that_is_ended_from_outside(tmp_path):
     """By a setting that cannot be unpickled in the other process."""
-    with pytest.raises(LimitError, match="go on with fewer processes"):
+    with pytest.raises(LimitError, match="continue with fewer processes"):
         sweep(SMALL[:2], Deadly(**asdict(SETTING)), tmp_path / "r.jsonl", processes=2)
     assert not (tmp_path / "r.jsonl").exists()
 

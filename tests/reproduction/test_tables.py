@@ -130,16 +130,16 @@ def test_escape():
 
 
 def test_numbers():
-    assert number(-0.0004, sign=True) == "+.000"
+    assert number(-0.0004, sign=True) == "+0.000"
     assert number(-0.9996) == "−1.000"
     assert number(math.inf) == "∞"
     assert number(-math.inf, 2) == "−∞"
     assert number(None) == "–"
     assert number(217.4, 0) == "217"
-    assert spread(Summary(1, 0.5, math.nan)) == ".500"
+    assert spread(Summary(1, 0.5, math.nan)) == "0.500"
     assert spread(None) == "–"
-    assert (p_value(0.0004), p_value(0.0006), p_value(1.0)) == ("<.001", ".001", "1.000")
-    assert p_value(0.001, below=True) == "<.001"
+    assert (p_value(0.0004), p_value(0.0006), p_value(1.0)) == ("<0.001", "0.001", "1.000")
+    assert p_value(0.001, below=True) == "<0.001"
     assert p_value(math.nan) == "–"
 
 
@@ -161,13 +161,13 @@ def test_table_3():
 
     table = results_table(grid(shift=shift), "pr_auc")
     found = grid_of(table)
-    assert texts(found["CarPed35K", "FOT-LTN+BK", "paper"])[0] == ".727±.010"
-    assert found["CarPed35K", "FOT-LTN+BK", "ours"][0].text.startswith(".677±")
-    assert found["CarPed35K", "FOT-LTN+BK", "difference"][0] == Cell("−.050", far=True)
+    assert texts(found["CarPed35K", "FOT-LTN+BK", "paper"])[0] == "0.727±0.010"
+    assert found["CarPed35K", "FOT-LTN+BK", "ours"][0].text.startswith("0.677±")
+    assert found["CarPed35K", "FOT-LTN+BK", "difference"][0] == Cell("−0.050", far=True)
     assert not found["CarPed35K", "FOT-LTN+BK", "difference"][1].far
     assert [c.best for c in found["CarPed180K", "FOT-LTN+BK", "ours"]] == [True] * 4 + [False] * 4
     assert [c.best for c in found["CarPed180K", "HTGNN", "ours"]] == [False] * 4 + [True] * 4
-    assert texts(found["CarPed180K", "chance", ""]) == [".500"] * 8
+    assert texts(found["CarPed180K", "chance", ""]) == ["0.500"] * 8
     assert ("CarPed35K", "Bayes limit", "paper") not in found
     assert not any(c.best for c in found["CarPed35K", "Bayes limit", "ours"])
     assert "10 runs" in table.notes[0]
@@ -175,7 +175,7 @@ def test_table_3():
 
 def test_table_3_of_kb_sat():
     found = grid_of(results_table(grid(), "kb_sat", truth=TRUTH, all_false=1.0))
-    assert texts(found["CarPed35K", "the truth", ""]) == [".932"] * 8
+    assert texts(found["CarPed35K", "the truth", ""]) == ["0.932"] * 8
     assert texts(found["CarPed180K", "all false", ""]) == ["1.000"] * 8
     assert ("CarPed35K", "chance", "") not in found
     bare = grid_of(results_table(grid(), "kb_sat"))
@@ -196,10 +196,10 @@ def test_table_4():
     table = welch_table(grid())
     found = grid_of(table)
     first = found["CarPed35K", "10 %"]
-    assert texts(first)[:2] == [".727", ".616"]
-    assert texts(first)[-3:] == ["<.001", "12.38", "<.001"]
+    assert texts(first)[:2] == ["0.727", "0.616"]
+    assert texts(first)[-3:] == ["<0.001", "12.38", "<0.001"]
     assert first[-3].best
-    assert found["CarPed180K", "60 %"][-1] == Cell(".069")
+    assert found["CarPed180K", "60 %"][-1] == Cell("0.069")
     assert "over all 16 tests" in table.notes[0]
     assert welch_table([r for r in grid() if r.method != "HTGNN"]).groups == ()
 
@@ -210,8 +210,8 @@ def test_table_4():
 def test_predicates():
     found = grid_of(predicates_table(grid(), data="CarPed35K"))
     assert len(found) == 4 * 6
-    assert texts(found["CarPed35K", "FOT-LTN", "Car"])[0].startswith(".797±")
-    assert texts(found["CarPed35K", "FOT-LTN", "Crossing"])[0].startswith(".397±")
+    assert texts(found["CarPed35K", "FOT-LTN", "Car"])[0].startswith("0.797±")
+    assert texts(found["CarPed35K", "FOT-LTN", "Crossing"])[0].startswith("0.397±")
     assert len(predicates_table(grid()).groups) == 8
     assert {key[2] for key in found} == set(PREDICATES)
 
@@ -230,7 +230,7 @@ def test_axioms():
     assert len(found) == 2 * len(AXIOMS)
     assert len(found["CarPed35K", "A13"]) == 4
     runs = [record(values()), record(values(method="HTGNN", axioms={"A2": 0.5}))]
-    assert texts(grid_of(axioms_table(runs))["CarPed35K", "A1"]) == [".900", "–"]
+    assert texts(grid_of(axioms_table(runs))["CarPed35K", "A1"]) == ["0.900", "–"]
     crisp = axioms_table(runs, "violations")
     assert texts(grid_of(crisp)["CarPed35K", "A1"]) == ["2.00", "2.00"]
 
@@ -252,7 +252,7 @@ def test_settings():
     assert texts(found["name",]) == ["–", "x"]
 
 
-@pytest.mark.parametrize(("metric", "shown"), [("pr_auc", ".750"), ("kb_sat", ".940")])
+@pytest.mark.parametrize(("metric", "shown"), [("pr_auc", "0.750"), ("kb_sat", "0.940")])
 def test_one_run_is_enough(metric, shown):
     found = grid_of(results_table([record(values())], metric))
     assert texts(found["CarPed35K", "FOT-LTN+BK", "ours"]) == [shown]

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fotltn import DataError, LimitError
-from fotltn.grounding.dense import interpretation
+from fotltn.grounding.dense import tables_of_facts
 from fotltn.logic.defined import definitions_in
 from fotltn.semantics.crisp import evaluate as crisp_value
 from reproduction.deliveries.world import noisy
@@ -111,7 +111,7 @@ def test_the_process_is_the_one_of_the_enumeration():
         ({"patients": 1}, "a ward needs at least 2 of 'patients', not 1"),
         ({"steps": 0}, "a ward needs at least 1 of 'steps', not 0"),
         ({"traces": 0}, "a ward needs at least 1 of 'traces', not 0"),
-        ({"seed": -1}, "a seed is a whole number from 0, not -1"),
+        ({"seed": -1}, "a seed must be a whole number of at least 0, not -1"),
     ],
 )
 def test_bad_arguments(arguments, message):
@@ -196,7 +196,7 @@ def test_facts_are_read_back_like_any_users(tmp_path, name):
     assert stated.lengths == (20, 20, 20)
     for sort, names in ward.names.items():
         assert sorted(stated.entities[sort]) == sorted(names)
-    model = interpretation(stated, THEORY.signature)
+    model = tables_of_facts(stated, THEORY.signature)
     order = [stated.entities["nurse"].index(n) for n in ward.names["nurse"]]
     assert order == [0, 1]
     for predicate, table in ward.tables().items():

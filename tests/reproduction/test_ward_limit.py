@@ -25,7 +25,7 @@ LOOSE = {name: Rates(0.3, 0.2) for name in LEARNED}
         ((1, 1, 8), 0.3, RATES, 3, False),
         ((1, 2, 7), 0.2, RATES, 4, True),
         ((1, 2, 7), 0.6, LOOSE, 5, False),
-        ((2, 2, 5), 0.3, RATES, 2, True),
+        pytest.param((2, 2, 5), 0.3, RATES, 2, True, marks=pytest.mark.slow),
         pytest.param((2, 2, 5), 0.4, LOOSE, 6, False, marks=pytest.mark.slow),
         pytest.param((2, 2, 5), 0.0, RATES, 7, False, marks=pytest.mark.slow),
     ],
@@ -103,12 +103,12 @@ def one_label(name, cell, degree):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"seed": -1}, "a seed is a whole number from 0"),
+        ({"seed": -1}, "a seed must be a whole number from 0"),
         ({"sweeps": 0}, "'sweeps' must be at least 1, not 0"),
-        ({"rates": {"Busy": Rates(0.0, 0.0)}}, "no rates of wrong labels are known for"),
+        ({"rates": {"Busy": Rates(0.0, 0.0)}}, "there are no rates of wrong labels for"),
         ({"labels": one_label("Tend", [0, 0, 0, 1], 1.0)}, "did you mean 'Tends'"),
-        ({"labels": one_label("Tends", [0, 2, 0, 1], 1.0)}, "its table has (1, 2, 3, 8) places"),
-        ({"labels": one_label("Ill", [0, 1, 1], 0.5)}, "'Ill' must be true or false"),
+        ({"labels": one_label("Tends", [0, 2, 0, 1], 1.0)}, "time) is (1, 2, 3, 8)"),
+        ({"labels": one_label("Ill", [0, 1, 1], 0.5)}, "'Ill' must be 0 or 1"),
     ],
 )
 def test_what_does_not_fit_is_an_error(change, message):

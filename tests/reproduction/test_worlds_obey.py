@@ -13,7 +13,7 @@ from fotltn.semantics import crisp
 from reproduction.posterior.cases import WORLDS, case
 from reproduction.posterior.methods import definitions
 
-QUICK = Sampling(worlds=2, burn_in=12, sweeps=2, stored=2)
+QUICK = Sampling(worlds=2, burn_in=4, sweeps=2, stored=2)
 
 
 @pytest.mark.parametrize(

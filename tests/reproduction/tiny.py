@@ -25,7 +25,7 @@ def double(runs, setting=READING):
 def one_trace(work, tables, number):
     """The model of one run alone."""
     own = {n: t[number : number + 1] for n, t in tables.items()}
-    return replace(work.model(own), lengths=work.base.lengths[:1])
+    return replace(work.tables(own), lengths=work.base.lengths[:1])
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from fotltn import check
-from fotltn.grounding.dense import interpretation
+from fotltn.grounding.dense import tables_of_facts
 from fotltn.grounding.facts import read_facts
 from fotltn.grounding.labels import Labels, labels
 from fotltn.grounding.split import split
@@ -25,7 +25,7 @@ def read(source, **options):
 
 
 def model_of(ward):
-    return interpretation(read(facts(ward), horizon=ward.size.steps), THEORY.signature)
+    return tables_of_facts(read(facts(ward), horizon=ward.size.steps), THEORY.signature)
 
 
 def all_labels(ward):

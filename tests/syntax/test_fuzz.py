@@ -18,7 +18,7 @@ from fotltn.errors import FotError
 from fotltn.syntax import formula as f
 from fotltn.syntax import theory as th
 from fotltn.syntax.load import parse_theory
-from fotltn.syntax.parse import parse_term
+from tests.helpers import parse_term
 from tests.syntax import grow
 
 COUNT = int(os.environ.get("FOTLTN_FUZZ", "2000"))

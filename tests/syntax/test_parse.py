@@ -12,8 +12,9 @@ from fotltn.errors import LimitError, ParseError
 from fotltn.syntax import formula as f
 from fotltn.syntax.hints import KEYWORDS
 from fotltn.syntax.operators import STRICT, Temporal
-from fotltn.syntax.parse import MAX_CHARACTERS, parse_term
+from fotltn.syntax.parse import MAX_CHARACTERS
 from fotltn.tree import postorder
+from tests.helpers import parse_term
 
 a, b, c = f.Atom("a"), f.Atom("b"), f.Atom("c")
 x, y, z = f.Var("x"), f.Var("y"), f.Var("z")
@@ -181,7 +182,7 @@ def test_every_temporal_operator_with_its_marks(op, strict, text, bound):
                 op.steps and bound is not None and bound.low != bound.high
             )
             if refused:
-                with pytest.raises(ParseError, match=r"has no strict form|looks at one point"):
+                with pytest.raises(ParseError, match=r"has no strict form|looks at one time point"):
                     parse_formula(whole)
             elif op.value.arity == 1:
                 assert parse_formula(whole) == f.Unary(op, b, bound, strict)

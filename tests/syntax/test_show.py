@@ -18,9 +18,10 @@ from fotltn.syntax import formula as f
 from fotltn.syntax import theory as th
 from fotltn.syntax.load import parse_theory
 from fotltn.syntax.operators import STRICT, Temporal
-from fotltn.syntax.parse import parse, parse_term
+from fotltn.syntax.parse import parse
 from fotltn.syntax.show import STYLES, Style, quote
 from fotltn.tree import postorder
+from tests.helpers import parse_term
 from tests.syntax import strategies as some
 
 TEXT_STYLES: tuple[Style, ...] = ("ascii", "unicode")

@@ -10,16 +10,16 @@ import pytest
 from fotltn import parse_formula
 from fotltn.errors import BuildError, Diagnostic, ParseError
 from fotltn.syntax.hints import KEYWORDS
-from fotltn.syntax.parse import parse_term
+from tests.helpers import parse_term
 
 OPERATOR = "expected an operator, '(' or the end"
-DOT = "a quantifier has a dot after its variables: forall x. G(Stop(x))"
+DOT = "a quantifier needs a dot after its variables: forall x. G(Stop(x))"
 BRACKETS = "bounds go in square brackets: F[<=3], G[1,4]"
 RANGE = "write {} for three steps, or F, G, O, H for a range"
 
 
 def reserved(word: str) -> str:
-    return f"'{word}' is a word of the language; a name must be another word"
+    return f"'{word}' is a keyword of the language; choose another name"
 
 
 #: text, the place of the caret, what the caret stands under, message, hint
@@ -88,33 +88,36 @@ SLIPS: list[tuple[str, str, str, str, str | None]] = [
     ("where", "1:1", "where", "found 'where', expected a formula", reserved("where")),
     (
         "U(a, b)", "1:1", "U", "found 'U', expected a formula",
-        "U is the operator 'until'; a name must be another word",
+        "U is the operator 'until'; choose another name",
     ),
     # bounds and strict forms
-    ("X[1,3] a", "1:2", "[1,3]", "X looks at one point, not at a range", RANGE.format("X[3]")),
-    ("WX[<=3] a", "1:3", "[<=3]", "WX looks at one point, not at a range", RANGE.format("WX[3]")),
-    ("Y[>=1] a", "1:2", "[>=1]", "Y looks at one point, not at a range", RANGE.format("Y[3]")),
-    ("X+ a", "1:2", "+", "X has no strict form", "it leaves out the present already"),
-    ("WY⁺ a", "1:3", "⁺", "WY has no strict form", "it leaves out the present already"),
+    ("X[1,3] a", "1:2", "[1,3]", "X looks at one time point, not at a range", RANGE.format("X[3]")),
+    (
+        "WX[<=3] a", "1:3", "[<=3]", "WX looks at one time point, not at a range",
+        RANGE.format("WX[3]"),
+    ),
+    ("Y[>=1] a", "1:2", "[>=1]", "Y looks at one time point, not at a range", RANGE.format("Y[3]")),
+    ("X+ a", "1:2", "+", "X has no strict form", "it already leaves out the present"),
+    ("WY⁺ a", "1:3", "⁺", "WY has no strict form", "it already leaves out the present"),
     ("F<=3 a", "1:2", "<=", "found '<=', expected a formula, '+' or '['", BRACKETS),
     ("G+ >= 3 a", "1:4", ">=", "found '>=', expected a formula or '['", None),
     ("F{3} a", "1:2", "{", "found the character '{', expected a formula, '+' or '['", BRACKETS),
-    ("F[<3] a", "1:3", "<", "a bound is written with <= or >=, not <", None),
-    ("a U[>3] b", "1:5", ">", "a bound is written with <= or >=, not >", None),
-    ("F[3.5] a", "1:3", "3.5", "a bound is a whole number of steps, not 3.5", None),
-    ("F[-1] a", "1:3", "-1", "a bound is a whole number of steps, not -1", None),
-    ("F[1,2e1] a", "1:5", "2e1", "a bound is a whole number of steps, not 2e1", None),
+    ("F[<3] a", "1:3", "<", "a bound must be written with <= or >=, not <", None),
+    ("a U[>3] b", "1:5", ">", "a bound must be written with <= or >=, not >", None),
+    ("F[3.5] a", "1:3", "3.5", "a bound must be a whole number of steps, not 3.5", None),
+    ("F[-1] a", "1:3", "-1", "a bound must be a whole number of steps, not -1", None),
+    ("F[1,2e1] a", "1:5", "2e1", "a bound must be a whole number of steps, not 2e1", None),
     ("F[] a", "1:3", "]", "found ']', expected a comparison or a number", None),
     ("F[1,] a", "1:5", "]", "found ']', expected a number", None),
     ("F[<= 3 a", "1:8", "a", "found 'a', expected ']'", None),
     ("F[1..3] a", "1:4", ".", "found '.', expected ',' or ']'", None),
     (
-        "F[2147483648] a", "1:3", "2147483648", "a bound is at most 2147483647",
+        "F[2147483648] a", "1:3", "2147483648", "a bound must be at most 2147483647",
         "leave it out, or write [>=a]",
     ),
     (
         "F[1,99999999999999999999] a", "1:5", "99999999999999999999",
-        "a bound is at most 2147483647", "leave it out, or write [>=a]",
+        "a bound must be at most 2147483647", "leave it out, or write [>=a]",
     ),
     # terms
     (
@@ -220,11 +223,11 @@ def test_an_unknown_escape_is_called_so(text):
     [
         ('P("it\'s") Q(x)', "double quotes"),  # they are double
         ('P("a && b") Q(x)', "single &"),  # it is inside a string
-        ("U b", "a name must be"),  # nobody wanted a name
-        ("a U U b", "a name must be"),
-        ("forall x y. P(x, y)", "has a dot after"),  # there is a dot; a comma is missing
-        ("forall x in r. P(x)", "has a dot after"),
-        ("axiom A: p", "a name must be"),  # a statement, for parse_theory
+        ("U b", "choose another name"),  # nobody wanted a name
+        ("a U U b", "choose another name"),
+        ("forall x y. P(x, y)", "needs a dot after"),  # there is a dot; a comma is missing
+        ("forall x in r. P(x)", "needs a dot after"),
+        ("axiom A: p", "choose another name"),  # a statement, for parse_theory
     ],
 )
 def test_hints_do_not_mislead(text, wrong):

@@ -77,7 +77,7 @@ def test_statements_and_their_objects(text, expected):
 
 SLIPS = [
     ("sort", "1:5", "found the end, expected a name", None),
-    ("sort X", "1:6", "found 'X', expected a name", "'X' is a word of the language"),
+    ("sort X", "1:6", "found 'X', expected a name", "'X' is a keyword of the language"),
     ("sort a b", "1:8", "found 'b', expected ',' or the end", None),
     ("sort a,", "1:8", "found the end, expected a name", None),
     ("predicate F(a)", "1:11", "found 'F', expected a name", "F is the operator 'eventually'"),
@@ -96,19 +96,34 @@ SLIPS = [
     ("axiom A: p && q", "1:13", "found '&', expected a formula", "conjunction is a single &"),
     ("axiom A: p)", "1:11", "found ')', expected the end", None),
     ("axiom A weight: p", "1:15", "found ':', expected a number", None),
-    ("axiom A weight 0: p", "1:16", "a weight is a positive number, not 0", None),
-    ("axiom A weight -1: p", "1:16", "a weight is a positive number, not -1", None),
-    ("axiom A weight 1e999: p", "1:16", "a weight is a positive number, not 1e999", None),
+    ("axiom A weight 0: p", "1:16", "a weight must be a positive number, not 0", None),
+    ("axiom A weight -1: p", "1:16", "a weight must be a positive number, not -1", None),
+    ("axiom A weight 1e999: p", "1:16", "a weight must be a positive number, not 1e999", None),
     ("axiom A weight .5: p", "1:16", "found '.', expected a number", None),
-    ("hard axiom A weight 2: p", "1:14", "a hard axiom has no weight", "it holds in every world"),
-    ("hard axiom A weight 1: p", "1:14", "a hard axiom has no weight", "it holds in every world"),
+    (
+        "hard axiom A weight 2: p",
+        "1:14",
+        "a hard axiom cannot have a weight",
+        "it holds in every world",
+    ),
+    (
+        "hard axiom A weight 1: p",
+        "1:14",
+        "a hard axiom cannot have a weight",
+        "it holds in every world",
+    ),
     ("hard axiom: p", "1:11", "found ':', expected a name", None),
     ("hrad axiom A: p", "1:1", "this is not a statement", "did you mean 'hard'?"),
-    ("hard A: p", "1:1", "this is not a statement", "hard stands before axiom, on the same line"),
-    ("hard\naxiom A: p", "1:1", "this is not a statement", "hard stands before axiom, on the"),
-    ("axiom hard A: p", "1:12", "found 'A', expected ':' or 'weight'", "hard stands before axiom"),
-    ("axiom B: p\nhard axim A: p", "2:1", "found 'hard', expected", "hard stands before axiom"),
-    ("hello", "1:1", "this is not a statement", "a statement begins with one of: sort, predicate"),
+    ("hard A: p", "1:1", "this is not a statement", "hard goes before axiom, on the same line"),
+    ("hard\naxiom A: p", "1:1", "this is not a statement", "hard goes before axiom, on the"),
+    ("axiom hard A: p", "1:12", "found 'A', expected ':' or 'weight'", "hard goes before axiom"),
+    ("axiom B: p\nhard axim A: p", "2:1", "found 'hard', expected", "hard goes before axiom"),
+    (
+        "hello",
+        "1:1",
+        "this is not a statement",
+        "a statement must begin with one of: sort, predicate",
+    ),
     ("sorts a", "1:1", "this is not a statement", "did you mean 'sort'?"),
     ("predicat P(a)\nsort a", "1:1", "this is not a statement", "did you mean 'predicate'?"),
     ("# fine\n\n  hello # there\nsort a", "3:3", "this is not a statement", None),
@@ -151,8 +166,8 @@ axiom D: X[1,2] p"""
         "x.fot:3:6 found 'forall', expected a name",
         "x.fot:4:14 found the end, expected ')' or ','",
         "x.fot:5:13 found the end, expected a formula",
-        "x.fot:7:16 a weight is a positive number, not 0",
-        "x.fot:9:11 X looks at one point, not at a range",
+        "x.fot:7:16 a weight must be a positive number, not 0",
+        "x.fot:9:11 X looks at one time point, not at a range",
     ]
     assert str(caught.value).count("x.fot:") == 6
 
@@ -181,7 +196,7 @@ def test_a_theory_finds_its_axioms():
 
 def test_a_hard_axiom_has_no_weight_in_python_either():
     assert th.Axiom("A", p, hard=True).weight == 1.0
-    with pytest.raises(BuildError, match="the hard axiom 'A' has a weight; only soft ones have"):
+    with pytest.raises(BuildError, match="the hard axiom 'A' has a weight; only soft axioms may"):
         th.Axiom("A", p, 2.0, hard=True)
 
 
@@ -341,7 +356,7 @@ def test_what_is_saved_loads_back(tmp_path, style):
 
 
 def test_a_theory_file_is_no_latex(tmp_path):
-    with pytest.raises(ValueError, match="written as ascii or unicode"):
+    with pytest.raises(ValueError, match="in the style 'ascii' or 'unicode'"):
         save_theory(THEORY, tmp_path / "t.fot", style="latex")
 
 

@@ -16,8 +16,8 @@ from fotltn.project.build import build
 from fotltn.project.config import read_config
 from fotltn.project.model import model_of
 from fotltn.project.train import train
-from fotltn.web.inspected import Inspected, of_facts, of_model
 from fotltn.web.serve import Address, listen, server
+from fotltn.web.sides import Side, side_of, side_of_facts
 from fotltn.web.state import WebState
 from tests.patience import PATIENCE
 
@@ -69,12 +69,12 @@ def _single_precision() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def facts(tmp_path_factory: pytest.TempPathFactory) -> Inspected:
+def facts(tmp_path_factory: pytest.TempPathFactory) -> Side:
     """Facts as they are stated, in two traces."""
     folder = tmp_path_factory.mktemp("facts")
     (folder / "t.fot").write_text(THEORY)
     (folder / "f.csv").write_text(FACTS)
-    return of_facts(folder / "t.fot", [folder / "f.csv"])
+    return side_of_facts(folder / "t.fot", [folder / "f.csv"])
 
 
 @pytest.fixture(scope="session")
@@ -94,9 +94,9 @@ def model_folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]
 
 
 @pytest.fixture(scope="session")
-def models(model_folders: tuple[Path, Path]) -> list[Inspected]:
+def models(model_folders: tuple[Path, Path]) -> list[Side]:
     """The predictions of both."""
-    return [of_model(path) for path in model_folders]
+    return [side_of(path) for path in model_folders]
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class Served:
         return f"http://{self.address.host}:{self.address.port}"
 
 
-def served(*sides: Inspected, budget: int = 2**28) -> Iterator[Served]:
+def served(*sides: Side, budget: int = 2**28) -> Iterator[Served]:
     """Serve until the caller is done."""
     yield from serving(lambda address: server(WebState(sides, budget=budget), address))
 
@@ -139,13 +139,13 @@ def client_of(served: Served) -> httpx.Client:
 
 
 @pytest.fixture(scope="session")
-def live(facts: Inspected) -> Iterator[Served]:
+def live(facts: Side) -> Iterator[Served]:
     """A server of the facts."""
     yield from served(facts)
 
 
 @pytest.fixture(scope="session")
-def live_pair(models: list[Inspected]) -> Iterator[Served]:
+def live_pair(models: list[Side]) -> Iterator[Served]:
     """A server of two models."""
     yield from served(*models)
 

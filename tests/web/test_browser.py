@@ -1,22 +1,20 @@
 """A real browser: the ways that people go, with a mouse, a keyboard, and a narrow screen."""
 
 import re
-import shutil
-from collections.abc import Callable, Iterator
+import socket
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.patience import PATIENCE
-from tests.web.conftest import TOKEN, Served
+from fotltn.format import degree
+from fotltn.web.sides import side_of_facts
+from tests.browser import FOCUSED, Open, assert_easy, browser, opening, ready, settled, tab_to
+from tests.pictures import scenes
+from tests.web.conftest import TOKEN, Served, served
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
-
-FLAGS = [
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-]  # fmt: skip
+__all__ = ["browser"]
 
 PAGES = [
     "/", "/axiom/A1", "/axiom/A3/cell?row=1&t=2&set=Stop(c1)@2=0", "/formula",
@@ -25,52 +23,11 @@ PAGES = [
     "/compare", "/scene?t=2", "/nowhere",
 ]  # fmt: skip
 
-Open = Callable[..., Any]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with sync_api.sync_playwright() as tool:
-        path = shutil.which("chromium") or shutil.which("chromium-browser")
-        if path is None and not Path(tool.chromium.executable_path).exists():
-            pytest.skip("there is no Chromium; install one, or run: playwright install chromium")
-        found = tool.chromium.launch(executable_path=path, args=FLAGS)
-        yield found
-        found.close()
-
 
 @pytest.fixture
 def visit(browser: Any, live_pair: Served) -> Iterator[Open]:
-    """Open a page as somebody who has the address; whatever the console complains of fails."""
-    complaints: list[str] = []
-    contexts = []
-
-    def go(path: str = "/", *, width: int = 1100, scheme: str = "light") -> Any:
-        context = browser.new_context(
-            viewport={"width": width, "height": 800}, color_scheme=scheme, base_url=live_pair.url
-        )
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda m: complaints.append(m.text) if m.type == "error" else None)
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.set_default_timeout(1000 * PATIENCE)
-        page.goto(f"/?token={TOKEN}")
-        assert TOKEN not in page.url
-        if path != "/":
-            page.goto(path)
-        return page
-
-    yield go
-    for context in contexts:
-        context.close()
-    assert [c for c in complaints if "404" not in c] == []
-
-
-def ready(page: Any) -> Any:
-    """A page whose heat map is drawn."""
-    page.wait_for_selector(".heat[data-ready=true]")
-    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 30)))")
-    return page
+    """Open a page about two models."""
+    yield from opening(browser, live_pair.url, TOKEN)
 
 
 def test_from_the_theory_to_the_cause(visit):
@@ -216,30 +173,20 @@ def test_a_hundred_thousand_bindings_scroll(visit):
     assert all(start > 9_998_000 for start in starts)
 
 
-def test_a_narrow_screen_does_not_scroll_sideways(visit):
-    page = visit(width=360)
-    for path in PAGES:
-        page.goto(path)
-        over = page.evaluate(
-            "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-        )
-        assert over <= 0, path
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_nothing_is_hard_to_reach_or_to_read(visit, scheme):
-    """By the rules of axe; of the dark scheme those of contrast, on some pages."""
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
-    page = visit(scheme=scheme)
-    colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
-    assert colour == ("rgb(255, 255, 255)" if scheme == "light" else "rgb(20, 23, 27)")
-    for path in PAGES if scheme == "light" else PAGES[1::3]:
+@pytest.mark.parametrize("half", [0, 1])  # as two tests, which two processes share
+def test_pages_are_easy_to_reach_and_to_read(visit, half):
+    page = visit()
+    for path in PAGES[half::2]:
         page.goto(path)
         if page.locator("[data-panels]").count():
             ready(page)
-        rules = {"runOnly": ["color-contrast"]} if scheme == "dark" else None
-        found = axe.run(page, options=rules)
-        assert found.violations_count == 0, f"{path}: {found.generate_report()}"
+        assert_easy(page)
+
+
+def test_the_scheme_of_the_system_is_followed(visit):
+    for scheme, colour in (("light", "rgb(255, 255, 255)"), ("dark", "rgb(20, 23, 27)")):
+        page = visit(scheme=scheme)
+        assert page.evaluate("getComputedStyle(document.body).backgroundColor") == colour
 
 
 def test_what_if_a_fact_were_another(visit):
@@ -280,6 +227,14 @@ def test_what_takes_long_can_be_stopped(visit):
     assert held
 
 
+def test_scripts_write_degrees_as_pages_do(visit):
+    page = visit()
+    values = [0, 1, 0.5, 1e-9, 0.0004, 0.0006, 0.99949, 0.9996, 1 / 254, 253 / 254, 0.8]
+    for digits in (2, 3):
+        told = page.evaluate("([v, digits]) => v.map((u) => degree(u, digits))", [values, digits])
+        assert told == [degree(value, digits) for value in values]
+
+
 def test_a_scene_plays_and_follows_its_slider(visit):
     page = visit("/scene?model=2&t=3")
     scene = page.request.get("/scene?model=2&format=json").json()
@@ -290,14 +245,128 @@ def test_a_scene_plays_and_follows_its_slider(visit):
     assert told.inner_text() == "time 4"
     cells = page.locator("tbody tr").first.locator("td").all_inner_texts()
     bytes_now = [values[0][4] for values in scene["predicates"].values()]
-    assert [float(text) for text in cells[:-1]] == pytest.approx(
-        [byte / 254 for byte in bytes_now], abs=0.011
+    assert [float(text.strip("<>")) for text in cells[:-1]] == pytest.approx(
+        [byte / 254 for byte in bytes_now], abs=0.006
     )
+    assert all(re.fullmatch(r"[<>]?[01]\.\d{3}", text) for text in cells[:-1])
     page.get_by_role("button", name="Play").click()
     page.get_by_role("button", name="Pause").wait_for()
     page.locator(".player output", has_text=re.compile("time ([6-9]|1[0-5])")).wait_for()
     page.get_by_role("button", name="Pause").click()
     assert re.search(r"t=\d+", page.url)
+
+
+def test_a_plane_moves_with_the_slider(browser, tmp_path):
+    for running in served(scenes.plane(tmp_path)):
+        for visit in opening(browser, running.url, TOKEN):
+            page = visit("/scene?t=19")
+            circles = page.locator("svg.plane circle")
+            assert circles.count() == 5
+            assert page.locator("svg.plane circle.wrong").count() == 3  # two cars, one person
+            before = [circles.nth(i).get_attribute("cx") for i in range(5)]
+            tab_to(page, "Time")
+            for _ in range(3):
+                page.keyboard.press("ArrowRight")
+            after = [circles.nth(i).get_attribute("cx") for i in range(5)]
+            moved = [one != other for one, other in zip(before, after, strict=True)]
+            names = page.locator("svg.plane text").all_text_contents()
+            assert {name for name, far in zip(names, moved, strict=True) if far} == {"c1", "c2"}
+            page.get_by_role("link", name="Brake").first.click()
+            page.wait_for_url("**/axiom/Brake/cell?*")
+            assert page.get_by_text("What would make it true").is_visible()
+
+
+def test_many_pairs_and_a_search_by_name(browser, tmp_path):
+    """Ten thousand entities, whose pairs are too many to list: violations first, any by name."""
+    (tmp_path / "t.fot").write_text(
+        "sort agent\npredicate Near(agent, agent), Stop(agent)\n"
+        "axiom Mutual: forall x, y. G(Near(x, y) -> Near(y, x))\n"
+    )
+    pairs = [(f"a{i}", f"a{i + 1}", i % 2) for i in range(0, 60, 3)]
+    rows = [f"Near,{x},{y},{t}" for x, y, t in pairs]
+    rows += [f"Stop,a{i},,0" for i in range(10_000)]
+    (tmp_path / "f.csv").write_text("\n".join(["predicate,arg1,arg2,time", *rows]) + "\n")
+    for running in served(side_of_facts(tmp_path / "t.fot", [tmp_path / "f.csv"])):
+        idle = [socket.create_connection((running.address.host, running.address.port), 10)
+                for _ in range(300)]  # fmt: skip
+        for visit in opening(browser, running.url, TOKEN):
+            page = visit()  # while 300 connections without a token say nothing
+            settled(page)
+            page.get_by_role("link", name="Mutual", exact=True).click()
+            ready(page)
+            text = page.locator("main").inner_text()
+            assert "20 of 200,000,000" in text
+            assert "These are the first 20 with violations" in text
+            tab_to(page, "Entity")
+            page.keyboard.type("a33 a34")
+            page.keyboard.press("Enter")
+            page.wait_for_url("**find=a33*")
+            ready(page)
+            assert page.locator("tbody tr").count() == 1
+            page.goto("/axiom/Mutual/cell?x=a4&y=a9999&t=1")
+            assert "a9999" in page.get_by_role("heading", level=1).inner_text()
+            assert page.locator("dl.facts dd").first.inner_text().startswith("1")
+        for one in idle:
+            one.close()
+
+
+# --- with the keyboard alone ------------------------------------------------------------------
+
+
+def test_what_if_with_the_keyboard(visit):
+    page = visit("/axiom/A1/cell?row=1&t=2&model=2")
+    label = page.locator("form.degree input[type=number]").first.get_attribute("aria-label")
+    tab_to(page, label)
+    page.keyboard.press("Control+A")
+    page.keyboard.type("0.125")
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="Axioms then").wait_for()
+    page.wait_for_selector("#others:not([data-pending])")
+    tab_to(page, "Save as a file of facts")
+    with page.expect_download() as saved:
+        page.keyboard.press("Enter")
+    assert "0.125" in Path(saved.value.path()).read_text("utf-8")
+    page.keyboard.press("Shift+Tab")
+    assert page.evaluate(FOCUSED) == "Undo all"
+    page.keyboard.press("Enter")
+    page.wait_for_url(lambda url: "set=" not in url)
+
+
+def test_compare_with_the_keyboard(visit):
+    page = visit()
+    tab_to(page, "Compare")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/compare")
+    tab_to(page, "A6")
+    page.keyboard.press("Enter")
+    ready(page)
+    assert page.get_by_role("heading", level=1).inner_text() == "A6"
+    tab_to(page, "Sort by")
+    assert page.locator("select[name=sort]").input_value() == "difference"
+
+
+def test_a_scene_with_the_keyboard(visit):
+    page = visit("/scene")
+    tab_to(page, "Play")
+    page.keyboard.press("Enter")
+    page.locator(".player output", has_text=re.compile("time [1-9]")).wait_for()
+    assert page.evaluate(FOCUSED) == "Pause"
+    page.keyboard.press("Enter")
+    assert page.evaluate(FOCUSED) == "Play"
+    tab_to(page, "Time")
+    page.keyboard.press("Home")
+    assert page.locator(".player output").inner_text() == "time 0"
+
+
+def test_a_formula_is_stopped_with_the_keyboard(visit):
+    page = visit("/formula")
+    page.route("**/formula?*part=*", lambda _: None)  # nobody answers
+    page.keyboard.type("F Stop(x)")  # the box has the focus
+    page.get_by_role("button", name="Stop").wait_for()
+    tab_to(page, "Stop")
+    with page.expect_event("requestfailed"):
+        page.keyboard.press("Enter")
+    assert page.locator("#messages").inner_text() == "Stopped."
 
 
 def test_words_of_a_theory_are_completed(visit):

@@ -14,9 +14,9 @@ from fotltn.monitor.watch import Watch
 from fotltn.syntax.load import parse_theory
 from fotltn.web.live import Followed
 from fotltn.web.serve import live_server
+from tests.browser import FLAGS
 from tests.patience import PATIENCE
 from tests.web.conftest import TOKEN, Served, client_of, serving
-from tests.web.test_browser import FLAGS
 
 THEORY = """
 sort ped

@@ -10,18 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fotltn.analysis import overview as looking
 from fotltn.analysis.counts import count
 from fotltn.errors import LimitError
 from fotltn.evaluation import axiom_values
 from fotltn.logic.check import check_formula
 from fotltn.project.config import read_config
 from fotltn.project.train import train
-from fotltn.semantics.config import semantics_of
 from fotltn.syntax.parse import parse_formula
-from fotltn.web import budget, state
+from fotltn.web import budget
 from fotltn.web.budget import check_cost
-from fotltn.web.inspected import of_model
-from tests.analysis.scenes import violations
+from fotltn.web.sides import side_of
 from tests.project.robots import project
 from tests.web.conftest import client_of, served
 
@@ -82,11 +81,11 @@ def test_the_theory_says_what_the_library_says(client, facts):
     found = get(client, "/")
     while not found["complete"]:
         found = get(client, "/")
-    assert [a["axiom"] for a in found["axioms"]] == [a.name for a in facts.theory.axioms]
-    for one, axiom in zip(found["axioms"], facts.theory.axioms, strict=True):
+    assert [a["axiom"] for a in found["axioms"]] == [a.name for a in facts.view.theory.axioms]
+    for one, axiom in zip(found["axioms"], facts.view.theory.axioms, strict=True):
         (value,) = one["values"]
-        wanted = axiom_values({"": axiom.formula}, facts.tables, facts.semantics)[""]
-        counts, _ = count(facts.cells(axiom))
+        wanted = axiom_values({"": axiom.formula}, facts.view.tables, facts.view.semantics)[""]
+        counts, _ = count(facts.view.cells(axiom))
         violated = (counts.support - counts.held).sum()
         assert one["text"] == str(axiom.source)
         assert value["value"] == pytest.approx(float(wanted), abs=1e-9)
@@ -107,7 +106,7 @@ def test_the_end_of_a_trace_is_a_choice(facts):
     text = "forall x. G(rain -> F[1,2] Stop(x))"
     standings = []
     for end in ("undecided", "final"):
-        for running in served(replace(facts, end=end)):
+        for running in served(facts.under(end=end)):
             with client_of(running) as visitor:
                 assert get(visitor, "/")["inspected"][0]["end"] == end
                 said = "What fails only since its trace ends is undecided"
@@ -117,7 +116,8 @@ def test_the_end_of_a_trace_is_a_choice(facts):
     assert first["undecided"] == 6  # three agents, where it rains at the last point of a trace
     assert second["undecided"] == 0
     assert second["violated"] == first["violated"] + 6
-    assert second["count"] == first["count"] + 6
+    assert second["decided"] == first["decided"] + 6
+    assert second["count"] == first["count"]
 
 
 def test_the_worst_cell_is_the_worst_violation(client, pair, facts, models):
@@ -126,8 +126,7 @@ def test_the_worst_cell_is_the_worst_violation(client, pair, facts, models):
             get(visitor, f"/axiom/{one['axiom']}")  # now it is computed
         for one in get(visitor, "/")["axioms"]:
             worst = one["values"][0]["worst"]
-            axiom = inspected.theory.axiom(one["axiom"])
-            found = violations(axiom, inspected.tables, inspected.semantics, top=1)
+            found = inspected.view.cells(one["axiom"]).worst(1)
             if not len(found) or found[0].value >= 1 - 1e-6:
                 continue
             assert worst is not None, one["axiom"]
@@ -137,11 +136,11 @@ def test_the_worst_cell_is_the_worst_violation(client, pair, facts, models):
 
 
 def test_the_worst_row_holds_the_worst_violation(client, facts):
-    wanted = violations(facts.theory.axiom("Stops"), facts.tables, facts.semantics, top=1)[0]
+    wanted = facts.view.cells("Stops").worst(1)[0]
     found = get(client, "/axiom/Stops")
     worst = found["rows"][0]
     assert (worst["binding"], worst["at"]) == (wanted.binding, wanted.time)
-    assert worst["trace"] == facts.facts.traces[wanted.trace]
+    assert worst["trace"] == facts.view.tables.names.trace(wanted.trace)
     assert worst["lowest"] == pytest.approx(wanted.value, abs=1e-6)
     assert found["total"] == 6  # 3 agents in 2 traces
 
@@ -213,13 +212,13 @@ def test_of_very_many_bindings_those_with_violations_are_shown(facts, client, mo
     """With a lower limit: value and counts stay, and every cell still opens."""
     names = ("Stops", "Paired", "Now")
     plain = {name: get(client, f"/axiom/{name}", count=100) for name in names}
-    monkeypatch.setattr(state, "MANY", 1)
+    monkeypatch.setattr(looking, "MANY", 1)
     for running in served(facts):
         with client_of(running) as visitor:
             for name, every in plain.items():
                 some = get(visitor, f"/axiom/{name}", count=100)
                 assert (some["every"], every["every"]) == (False, True)
-                for key in ("value", "count", "violated", "undecided"):
+                for key in ("value", "count", "decided", "violated", "undecided"):
                     assert some[key] == pytest.approx(every[key]), (name, key)
                 wrong = [(r["binding"], r["trace"]) for r in every["rows"] if r["violated"]]
                 shown = [(r["binding"], r["trace"]) for r in some["rows"] if r["violated"]]
@@ -304,8 +303,8 @@ def test_names_are_escaped(client):
     "text", ["forall x. G(Stop(x) -> rain)", "F rain", "exists x. Stop(x)", "∀x. □ Car(x)"]
 )
 def test_a_closed_formula_has_the_librarys_value(client, facts, text):
-    checked = check_formula(parse_formula(text), facts.theory.signature)
-    wanted = axiom_values({"": checked.formula}, facts.tables, facts.semantics)[""]
+    checked = check_formula(parse_formula(text), facts.view.theory.signature)
+    wanted = axiom_values({"": checked.formula}, facts.view.tables, facts.view.semantics)[""]
     found = get(client, "/formula", text=text)
     assert found["value"] == pytest.approx(float(wanted), abs=1e-9)
 
@@ -325,7 +324,7 @@ def test_free_variables_become_rows(client):
 @pytest.mark.parametrize("text", ["Stop(x", "Stopp(x)", "Stop(x, y) & Nope", "forall x. rain"])
 def test_messages_are_those_of_the_command_line(client, facts, text):
     try:
-        check_formula(parse_formula(text, source="formula"), facts.theory.signature)
+        check_formula(parse_formula(text, source="formula"), facts.view.theory.signature)
         wanted = None
     except ValueError as error:
         wanted = str(error)
@@ -356,13 +355,13 @@ def test_a_formula_that_is_too_large_is_refused_with_what_it_needs(facts):
 
 def test_a_formula_that_would_take_too_long_is_refused(facts, monkeypatch):
     parsed = parse_formula("exists y, z. Stop(y) & Stop(z) & Stop(x)")
-    cells = facts.cells(check_formula(parsed, facts.theory.signature))
-    check_cost(cells, 2**20)
+    cells = facts.view.cells(check_formula(parsed, facts.view.theory.signature))
+    check_cost(cells)
     monkeypatch.setattr(budget, "MAX_OPERATIONS", 100)
     with pytest.raises(LimitError, match=r"needs about [\d,]+ operations; at most 100 are made"):
-        check_cost(cells, 2**20)
-    with pytest.raises(LimitError, match="bytes for its parts, more than the budget of 300;"):
-        check_cost(cells, 300)
+        check_cost(cells)
+    with pytest.raises(LimitError, match=r"7 steps need 640 bytes together, .* budget of 300"):
+        check_cost(cells.viewed(budget=300))
 
 
 # --- predicates and two models ----------------------------------------------------------------
@@ -394,7 +393,7 @@ def test_predictions_stand_beside_labels(pair, models):
 def test_a_predicate_shows_how_reliable_its_degrees_are(pair, models):
     model = models[0].model
     assert model is not None
-    report = model.metrics(threshold=models[0].threshold)
+    report = model.metrics(threshold=models[0].view.threshold)
     assert report is not None
     measured = report.predicates["Crossing"].calibration
     calibration = get(pair, "/predicate/Crossing")["calibration"]
@@ -409,7 +408,7 @@ def test_a_predicate_shows_how_reliable_its_degrees_are(pair, models):
 
 def test_sampled_models_are_inspected_as_others(tmp_path):
     model = train(read_config(project(tmp_path)))
-    for server in served(of_model(model)):
+    for server in served(side_of(model)):
         with client_of(server) as client:
             shares = get(client, "/predicate/Slow", count=10)
             assert shares["learned"] is True
@@ -425,14 +424,14 @@ def test_two_models_are_compared(pair, models):
     assert found["comparable"] is True
     for one in found["axioms"]:
         values = [
-            axiom_values({"": a.formula}, m.tables, m.semantics)[""].item()
+            axiom_values({"": a.formula}, m.view.tables, m.view.semantics)[""].item()
             for m in models
-            for a in m.theory.axioms
+            for a in m.view.theory.axioms
             if a.name == one["axiom"]
         ]
         assert one["values"] == pytest.approx(values, abs=1e-6)
         assert one["difference"] == pytest.approx(values[1] - values[0], abs=1e-6)
-    tables = [m.tables.predicate("Stop") for m in models]
+    tables = [m.view.tables.predicate("Stop") for m in models]
     stop = next(p for p in found["predicates"] if p["predicate"] == "Stop")
     assert stop["distance"] == pytest.approx(float((tables[0] - tables[1]).abs().mean()), abs=1e-6)
     reports = [m.model.metrics().predicates["Stop"].pr_auc.value for m in models]
@@ -457,7 +456,9 @@ def test_what_makes_numbers_of_two_unlike_is_told(models, pair):
     assert stop["gain"] == pytest.approx(stop["pr_auc"][1] - stop["pr_auc"][0])
     assert all(0 < share < 1 for share in stop["chance"])
     one, other = models
-    unlike = replace(other, semantics=semantics_of(other.semantics, 9.0), threshold=0.9, test=None)
+    assert other.model is not None
+    untested = replace(other.model, world=replace(other.model.world, test=None))
+    unlike = other.under(p=9.0, threshold=0.9)._replace(model=untested)
     for running in served(one, unlike):
         with client_of(running) as visitor:
             told = get(visitor, "/compare")["warnings"]
@@ -475,7 +476,7 @@ def test_a_repair_changes_only_what_is_learned_unless_asked(pair, models):
         facts = [f["predicate"] for f in found["influence"]] + [f["predicate"] for f in flips]
         assert found["change"] == change
         if fixed:
-            assert set(facts) <= set(models[1].learned)
+            assert set(facts) <= set(models[1].view.learned)
 
 
 @pytest.mark.parametrize(

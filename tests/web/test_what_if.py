@@ -5,11 +5,14 @@ from dataclasses import replace
 import pytest
 import torch
 
+from fotltn.analysis.after_changes import outcome
 from fotltn.analysis.cells import Cells
 from fotltn.analysis.changes import Change, with_changes
-from fotltn.grounding.dense import interpretation
+from fotltn.analysis.tally import Standing
+from fotltn.grounding.dense import tables_of_facts
 from fotltn.grounding.facts import read_facts
-from fotltn.web.inspected import Inspected
+from fotltn.web import state
+from fotltn.web.sides import Side
 from fotltn.web.what_if import MAX_CHANGES, read_change, written
 from tests.web.conftest import client_of, served
 from tests.web.test_pages import HTML, get, text_of
@@ -28,9 +31,9 @@ def test_an_address_says_what_is_changed(change):
     assert read_change(written(change)) == change
 
 
-def changed_cells(facts: Inspected, name: str, *changes: Change) -> Cells:
-    tables = with_changes(facts.tables, changes)
-    return replace(facts, tables=tables).cells(facts.theory.axiom(name))
+def changed_cells(facts: Side, name: str, *changes: Change) -> Cells:
+    tables = with_changes(facts.view.tables, changes)
+    return replace(facts.view, tables=tables).cells(facts.view.theory.axiom(name))
 
 
 def test_a_cell_follows_its_facts(client, facts):
@@ -78,9 +81,9 @@ def test_changes_are_saved_as_facts(client, facts, tmp_path):
     assert answer.headers["content-type"] == "text/csv; charset=utf-8"
     assert answer.headers["content-disposition"] == 'attachment; filename="facts.csv"'
     (tmp_path / "facts.csv").write_bytes(answer.content)
-    signature = facts.theory.signature
-    again = interpretation(read_facts([tmp_path / "facts.csv"], signature), signature, sparse=True)
-    wanted = with_changes(facts.tables, changes)
+    signature = facts.view.theory.signature
+    again = tables_of_facts(read_facts([tmp_path / "facts.csv"], signature), signature, sparse=True)
+    wanted = with_changes(facts.view.tables, changes)
     assert again.lengths.tolist() == wanted.lengths.tolist()
     for name in signature.predicates:
         assert torch.allclose(again.predicate(name), wanted.predicate(name)), name
@@ -126,3 +129,24 @@ def test_an_axiom_that_is_not_there_yet_is_waited_for(facts):
                 cell = get(visitor, "/axiom/Stops/cell", x="ego", trace="one", t=1,
                            set="rain@1~one=1")  # fmt: skip
             assert cell["axioms"][0]["then"] is not None
+
+
+def test_where_there_is_much_only_what_is_reached_is_evaluated(client, facts, monkeypatch):
+    change = Change("Stop", ("ego",), 1, "one", 0.125)
+    asked = {"x": "ego", "trace": "one", "t": 0, "set": written(change)}
+    monkeypatch.setattr(state, "FEW", 0)
+    looked_at: list[str] = []
+
+    def recorded(cells: Cells) -> Standing:
+        looked_at.append(cells.name)
+        return outcome(cells)
+
+    monkeypatch.setattr(state, "outcome", recorded)
+    found = get(client, "/axiom/Stops/cell", **asked)
+    while not found["complete"]:
+        found = get(client, "/axiom/Stops/cell", **asked)
+    assert sorted(looked_at) == ["Ever", "Guarded"]
+    reached = {one["axiom"]: one for one in found["axioms"]}
+    cells = changed_cells(facts, "Stops", change)
+    assert reached["Stops"]["then"] == pytest.approx(cells.value(), abs=1e-6)
+    assert reached["Stops"]["then_violated"] == cells.over_time().violated

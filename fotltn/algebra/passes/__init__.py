@@ -1,4 +1,4 @@
-"""The passes, in order. Each is a function from expressions to expressions of the same value."""
+"""The passes, in order. Each maps an expression to another one with the same value."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from fotltn.algebra.passes.split_sums import split_sums
 Pass = Callable[[Expr], Expr]
 
 PASSES: tuple[Pass, ...] = (
-    fold_constants,  # first: complements cancel, and what is left is products
-    push_time,  # turns an outermost G or F into a reduction, which may then merge
-    enter_shifts,  # a shift is then a factor that others may share
-    distribute_powers,  # before merging: a power must stand next to its root
+    fold_constants,  # first: complements cancel, and products remain
+    push_time,  # turns an outermost G or F into a reduction, which can then be merged
+    enter_shifts,  # the shift then becomes a factor that other parts can share
+    distribute_powers,  # before merging: a power must be next to its root
     merge_reductions,
-    factor_products,  # what does not depend on a reduced axis leaves the reduction
-    split_sums,  # last: it undoes some of the merging, axis by axis, where that is cheaper
+    factor_products,  # moves factors that do not depend on a reduced axis out of the reduction
+    split_sums,  # last: it undoes some merging, axis by axis, where that is cheaper
 )
-_ROUNDS = 20  # each round makes the expression smaller or flatter; a few suffice
+_ROUNDS = 20  # each round makes the expression smaller or flatter, so a few suffice
 
 
 def optimize(expr: Expr, passes: tuple[Pass, ...] = PASSES) -> Expr:
-    """Apply the passes by turns, until none of them changes anything."""
+    """Apply the passes in turn until none of them changes the expression."""
     unchanged = 0
     for rewrite in islice(cycle(passes), _ROUNDS * len(passes)):
         before, expr = expr, rewrite(expr)

@@ -1,4 +1,4 @@
-"""A power of a product is a product of powers.
+"""Turn a power of a product into a product of powers.
 
 (a · b)^4    ->  a^4 · b^4
 """
@@ -10,7 +10,7 @@ from fotltn.tree import Node, transform
 
 
 def distribute_powers(expr: Expr) -> Expr:
-    """Move powers to the factors, where they are smaller."""
+    """Move powers to the factors, which have fewer axes."""
     return transform(expr, _rule)
 
 

@@ -1,4 +1,4 @@
-"""What is done to a shifted value is done before the shift, where other axioms need it too.
+"""Apply operations on a shifted value before the shift, where other axioms can share them.
 
 1 - shift[+1, 1](a)        ->  shift[+1, 0](1 - a)
 (shift[+1, 0](a))^4        ->  shift[+1, 0](a^4)
@@ -22,7 +22,7 @@ from fotltn.tree import Node, transform
 
 
 def enter_shifts(expr: Expr) -> Expr:
-    """Move operations on one value inside shifts."""
+    """Move operations on a single value inside shifts."""
     return transform(expr, _rule)
 
 

@@ -1,4 +1,4 @@
-"""What does not depend on a reduced axis leaves the reduction.
+"""Move factors that do not depend on a reduced axis out of the reduction.
 
 mean[y](g(x) · b(x, y))    ->  g(x) · mean[y](b(x, y))
 """

@@ -1,4 +1,4 @@
-"""Arithmetic with constants, nested products, and complements that cancel.
+"""Compute with constants, flatten nested products, and cancel complements.
 
 1 - (1 - a)      ->  a
 a · (b · 1)      ->  a · b
@@ -30,7 +30,7 @@ def fold_constants(expr: Expr) -> Expr:
 
 
 def product(factors: list[Expr]) -> Expr:
-    """A flat product with one constant in front."""
+    """Build a flat product with one constant in front."""
     scale, rest = 1.0, list[Expr]()
     stack = list(reversed(factors))
     while stack:
@@ -51,7 +51,7 @@ def product(factors: list[Expr]) -> Expr:
 
 
 def affine(x: Expr, scale: float, offset: float) -> Expr:
-    """`scale · x + offset`, with what is inside taken together."""
+    """Build `scale · x + offset`, combined with an affine `x`."""
     if isinstance(x, Scalar):
         return Scalar(scale * x.value + offset)
     if isinstance(x, Affine):
@@ -86,7 +86,7 @@ def _rule(node: Node) -> Node:
 
 
 def _pointwise(op: Op, args: tuple[Expr, ...]) -> Expr:
-    """Degrees lie in [0, 1], so that 0 and 1 decide some operations alone."""
+    """Simplify operations that 0 or 1 decides alone, because degrees are in [0, 1]."""
     values = [a.value for a in args if isinstance(a, Scalar)]
     if len(values) < len(args):
         return Pointwise(op, args)

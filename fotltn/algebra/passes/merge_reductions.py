@@ -1,4 +1,4 @@
-"""Nested reductions of one kind become one; a power undoes its root.
+"""Merge nested reductions of the same kind, and cancel a power with its root.
 
 (root4(a))^4                     ->  a
 mean[x](mean[y](a))              ->  mean[x y](a)
@@ -11,7 +11,7 @@ from fotltn.tree import Node, transform
 
 
 def merge_reductions(expr: Expr) -> Expr:
-    """Merge what the arithmetic of sums and powers allows."""
+    """Merge reductions as the arithmetic of sums and powers allows."""
     return transform(expr, _rule)
 
 

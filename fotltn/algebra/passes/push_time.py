@@ -1,4 +1,4 @@
-"""Compute only the time points that are asked for.
+"""Compute only the time points that are needed.
 
 (a · b)@0             ->  a@0 · b@0
 (mean-scan(a))@0      ->  mean[t](a)
@@ -37,7 +37,7 @@ _SAME = (Reduction.MEAN, Reduction.MINIMUM, Reduction.MAXIMUM)
 
 
 def push_time(expr: Expr) -> Expr:
-    """Move the choice of a time point towards the leaves."""
+    """Move the selection of a time point towards the leaves."""
     return transform(expr, _rule)
 
 
@@ -51,7 +51,7 @@ def _rule(node: Node) -> Node:
 
 
 def _push(root: Expr, time: int) -> Expr:
-    """`root` at a time, with the choice moved as far down as it goes, without recursion."""
+    """Return `root` at a time, with the selection moved down as far as possible, iteratively."""
     results: dict[tuple[Expr, int], Expr] = {}
     stack: list[tuple[Expr, int]] = [(root, time)]
     while stack:
@@ -70,7 +70,7 @@ def _push(root: Expr, time: int) -> Expr:
 
 
 def _pushed(x: Expr, t: int) -> tuple[list[tuple[Expr, int]], Callable[[list[Expr]], Expr]]:
-    """The parts of `x`, and the times, that its value at `t` is made of; and how."""
+    """Return the parts and times that the value of `x` at `t` needs, and how to combine them."""
     if not x.timed:
         return [], lambda _: x
     match closed(x):

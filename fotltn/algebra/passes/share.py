@@ -1,6 +1,6 @@
-"""Equal parts of several expressions become one object, which is then computed once.
+"""Make equal parts of several expressions one object, which is then computed once.
 
-Unlike the other passes this one is over all expressions of a theory at once.
+Unlike the other passes, this one works on all expressions of a theory at once.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from fotltn.tree import fold, rebuilt
 
 
 def share(expressions: Mapping[str, Expr]) -> dict[str, Expr]:
-    """The same expressions, in which equal parts are identical."""
+    """Return equal expressions in which equal parts are identical objects."""
     known: dict[Expr, Expr] = {}
 
     def shared(node: Expr, below: list[Expr]) -> Expr:

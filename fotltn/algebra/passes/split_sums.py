@@ -1,9 +1,9 @@
-"""A mean of products is summed over one axis after another, where that makes nothing larger.
+"""Sum a mean of products over one axis after another, where that makes no result larger.
 
     mean[x y](f(x) · g(y) · c(x, y))    ->  mean[x](f(x) · mean[y](g(y) · c(x, y)))
     mean[x t](f(x) · g(x, t))           ->  mean[x](f(x) · mean[t](g(x, t)))
 
-The inner mean is then often the same in several axioms, and computed once for all.
+The inner mean is often the same in several axioms, and is then computed once for all.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from fotltn.tree import Node, transform
 
 
 def split_sums(expr: Expr) -> Expr:
-    """Take axes out of means of products, the last ones first."""
+    """Move axes out of means of products, last axes first."""
     return transform(expr, _rule)
 
 
@@ -49,5 +49,5 @@ def _timed(factors: list[Expr]) -> bool:
 
 
 def _spans(factors: list[Expr], axes: frozenset[Axis], timed: bool) -> bool:
-    """One factor alone already has the axes, so that a part over them is nothing larger."""
+    """Whether one factor alone already has the axes, so a part over them is no larger."""
     return any(axes <= f.axes and (f.timed or not timed) for f in factors)

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple, assert_never
 
 import numpy as np
 
-from fotltn.algebra.expr import free_axes_of_all
 from fotltn.analysis.explain.pattern import BodyLeaf, clipped
 from fotltn.analysis.explain.site import FactPlace, Site
 from fotltn.errors import LimitError
 from fotltn.logic import core as c
+from fotltn.logic.parts import free_axes_of_all
 from fotltn.logic.span import TimeSpan, operands
 
 Array = np.ndarray[Any, Any]

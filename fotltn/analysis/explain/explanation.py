@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 
@@ -122,7 +122,7 @@ def why(
     changed = overlay(cells.tables, changes, cell.trace)
     held = [FactPlace(name, place) for name, places in changed.items() for place in places]
     if changes and cells.tables.decisions is not None and cells.tables.decisions.definitions:
-        cells, changed = replace(cells, tables=with_changes(cells.tables, changes)), {}
+        cells, changed = cells.viewed(tables=with_changes(cells.tables, changes)), {}
     site = Site(cells, cell, changed)
     tree = explain(site)
     return Explanation(

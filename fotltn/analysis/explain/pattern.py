@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from fotltn.algebra.expr import free_axes_of_all
 from fotltn.logic import core as c
+from fotltn.logic.parts import free_axes_of_all
 from fotltn.logic.span import HERE, TimeSpan, inside, operands
 from fotltn.logic.text import text_of
 from fotltn.tree import children, parts, postorder, transform

@@ -106,24 +106,24 @@ def body_value(site: Site, tables: Tables, semantics: Semantics) -> Tensor:
 
 
 def _evaluated(
-    formulas: Sequence[c.Formula], model: Tables, semantics: Semantics
+    formulas: Sequence[c.Formula], tables: Tables, semantics: Semantics
 ) -> dict[c.Formula, Value]:
     """The values of formulas that are parts of each other: at once, or if many, one by one."""
     if len(formulas) <= _MANY:
         named = {str(number): formula for number, formula in enumerate(formulas)}
-        values = evaluate_all(named, model, semantics)
+        values = evaluate_all(named, tables, semantics)
         return {formula: values[str(number)] for number, formula in enumerate(formulas)}
     known: dict[c.Formula, Value] = {}
-    tables: dict[str, Tensor | SparseTable] = dict(model.predicates)
+    predicates: dict[str, Tensor | SparseTable] = dict(tables.predicates)
     short: dict[c.Formula, c.Atom] = {}
     for number, node in enumerate(n for n in postorder(*formulas) if isinstance(n, c.Formula)):
         slow = isinstance(node, c.Aggregate | c.Until)  # by the equations
         one = replaced(node, [short[n] for n in children(node) if isinstance(n, c.Formula)])
-        now = replace(model, predicates=tables)
+        now = replace(tables, predicates=predicates)
         value = evaluate_core(one, now, semantics, engine=slow)
         name = f"part {number}"
-        sizes = [model.size(a) for a in value.axes]
-        tables[name] = value.tensor.expand(model.batch, *sizes, value.tensor.shape[-1])
+        sizes = [tables.size(a) for a in value.axes]
+        predicates[name] = value.tensor.expand(tables.batch, *sizes, value.tensor.shape[-1])
         known[node] = value
         short[node] = c.Atom(name, tuple(c.Variable(a, str(a.sort)) for a in value.axes))
     return known

@@ -1,1 +1,1 @@
-"""Kernels in Triton, which is only there with a GPU."""
+"""Triton kernels, which are available only with a GPU."""

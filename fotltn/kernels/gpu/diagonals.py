@@ -1,4 +1,4 @@
-"""The loops of `kernels.diagonals` on a GPU. All tensors lie in memory without gaps, time first."""
+"""The loops of `kernels.diagonals` on a GPU. All tensors are contiguous, time first."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-#: The exponents of the left and the right side, and the projections of a semantics.
+#: The exponents of the left and right side, and the projection of a semantics.
 Constants = tuple[float, float, float]
 
-#: Points that one program of a kernel has: few where it loops over distances, many else.
+#: Points per kernel program: few where it loops over distances, many otherwise.
 _FEW, _MANY = 256, 1024
 
 
@@ -110,7 +110,7 @@ def _gradients(  # type: ignore[no-untyped-def] # noqa: ANN202
 def add_witnesses(
     sums: Tensor, x: Tensor, r: Tensor, inside: Tensor | None, low: int, high: int, shape: Constants
 ) -> None:
-    """The sums over all witnesses, at every point."""
+    """Add up all witnesses at every point."""
     count = sums.numel()
     _witnesses[_grid(count, _FEW)](
         sums, x, r, sums if inside is None else inside, sums.shape[1], low, high, count,
@@ -119,7 +119,7 @@ def add_witnesses(
 
 
 def running(sums: Tensor, x: Tensor, first: Tensor, start: int, stop: int, stride: int) -> None:
-    """The running sums at every so many distances."""
+    """Compute the running sums at every `stride`-th distance."""
     count = x.numel()
     _running[_grid(count, _FEW)](
         sums, x, first, x.shape[1], start, stop, stride, count, _FEW
@@ -130,7 +130,7 @@ def add_gradients(
     running: Tensor, r: Tensor, grad: Tensor, carried: Tensor, by_r: Tensor,
     inside: Tensor | None, distance: int, shape: Constants,
 ) -> None:  # fmt: skip
-    """What one diagonal adds to the gradients."""
+    """Add the gradients from one diagonal."""
     count = running.numel()
     tiny = torch.finfo(running.dtype).tiny
     _gradients[_grid(count, _MANY)](

@@ -1,4 +1,4 @@
-"""Transposing on a GPU tile by tile, so that reading and writing both follow memory."""
+"""Transpose on a GPU tile by tile, so that reads and writes both follow memory order."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _tiles(source, target, rows, columns, tile: tl.constexpr):  # type: ignore[n
 
 
 def transposed(u: Tensor) -> Tensor:
-    """The last two dimensions exchanged in memory."""
+    """Swap the last two dimensions in memory."""
     u = u.contiguous()
     rows, columns = u.shape[-2:]
     target = torch.empty(*u.shape[:-2], columns, rows, dtype=u.dtype, device=u.device)

@@ -55,7 +55,7 @@ class FormulaBox {
         this.ask();
       });
     }
-    this.found();
+    this.showMessages();
   }
 
   // Put a text where the cursor is, in place of some letters before it.
@@ -99,14 +99,14 @@ class FormulaBox {
       }
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
       if (running.signal.aborted) return;
-      const made = page.getElementById("found");
+      const made = page.getElementById("result");
       if (!made) {
         location.assign(address);
         return;
       }
-      document.getElementById("found").replaceWith(document.adoptNode(made));
+      document.getElementById("result").replaceWith(document.adoptNode(made));
       history.replaceState(null, "", address);
-      this.found();
+      this.showMessages();
       heatMaps(made);
     } catch (error) {
       if (error.name !== "AbortError") throw error;
@@ -116,12 +116,13 @@ class FormulaBox {
     }
   }
 
-  found() {
+  // Underline what is wrong, and ask for what is still missing.
+  showMessages() {
     const messages = document.getElementById("messages");
     const wrong = messages ? JSON.parse(messages.dataset.spans) : [];
     this.text.setAttribute("aria-invalid", String(Boolean(messages && messages.dataset.wrong)));
     this.underline(wrong);
-    if (document.querySelector("#found[data-again]")) {
+    if (document.querySelector("#result[data-again]")) {
       this.ask("all");
     }
   }

@@ -2,7 +2,7 @@
 "use strict";
 
 const PART = 64; // rows that are fetched at once
-const KEPT = 400; // such parts that are kept
+const STORED = 400; // such parts that are stored
 const TALLEST = 8e6; // pixels that every browser can scroll over
 const NONE = 255; // the byte of a cell that does not count
 
@@ -60,12 +60,12 @@ class HeatMap {
     this.wide = Math.max(3, Math.min(32, fitting));
     this.span = this.times * this.wide;
     const width = this.gutter + (this.span + this.gap) * this.panels.length - this.gap + 6;
-    this.whole = this.rows * this.tall;
-    const most = Math.min(this.whole + this.head + 4, Math.max(220, innerHeight * 0.62));
+    this.height = this.rows * this.tall;
+    const most = Math.min(this.height + this.head + 4, Math.max(220, innerHeight * 0.62));
     this.scroller.style.height = `${most + (width > room ? 14 : 0)}px`;
     this.view = { width: room, height: this.scroller.clientHeight };
     this.spacer.style.width = `${width}px`;
-    this.spacer.style.height = `${Math.min(TALLEST, this.whole + this.head)}px`;
+    this.spacer.style.height = `${Math.min(TALLEST, this.height + this.head)}px`;
     const ratio = devicePixelRatio || 1;
     this.canvas.width = Math.round(this.view.width * ratio);
     this.canvas.height = Math.round(this.view.height * ratio);
@@ -83,14 +83,14 @@ class HeatMap {
   // The first row that is seen, as a fraction; beyond the tallest page, scrolling is compressed.
   get top() {
     const room = this.spacer.offsetHeight - this.view.height;
-    const real = this.whole + this.head - this.view.height;
+    const real = this.height + this.head - this.view.height;
     const ratio = room > 0 && real > room ? real / room : 1;
     return (this.scroller.scrollTop * ratio) / this.tall;
   }
 
   set top(row) {
     const room = this.spacer.offsetHeight - this.view.height;
-    const real = this.whole + this.head - this.view.height;
+    const real = this.height + this.head - this.view.height;
     const ratio = room > 0 && real > room ? real / room : 1;
     this.scroller.scrollTop = (row * this.tall) / ratio;
   }
@@ -105,20 +105,20 @@ class HeatMap {
   }
 
   part(panel, number) {
-    const found = panel.parts.get(number);
-    if (found) {
+    const known = panel.parts.get(number);
+    if (known) {
       panel.parts.delete(number);
-      panel.parts.set(number, found); // the last used is the last to go
-      return found;
+      panel.parts.set(number, known); // the last used is the last to go
+      return known;
     }
     const made = { labels: null, cells: null };
     panel.parts.set(number, made);
-    if (panel.parts.size > KEPT) panel.parts.delete(panel.parts.keys().next().value);
+    if (panel.parts.size > STORED) panel.parts.delete(panel.parts.keys().next().value);
     const address = `${panel.url}&from=${number * PART}&count=${PART}`;
     fetch(address)
       .then((answer) => (answer.ok ? answer.arrayBuffer() : Promise.reject(answer.status)))
-      .then((found) => {
-        Object.assign(made, unpacked(found));
+      .then((buffer) => {
+        Object.assign(made, unpacked(buffer));
         this.soon();
       })
       .catch(() => panel.parts.delete(number));
@@ -160,9 +160,9 @@ class HeatMap {
     });
     this.labels(context, first, last, top);
     if (this.cursor) this.mark(context, top, left);
-    const whole = this.panels.every((panel) => this.there(panel, first, last));
-    this.frame.dataset.ready = String(whole);
-    if (whole) performance.mark("heat map");
+    const ready = this.panels.every((panel) => this.there(panel, first, last));
+    this.frame.dataset.ready = String(ready);
+    if (ready) performance.mark("heat map");
   }
 
   // Whether all rows that are seen have come.
@@ -259,7 +259,7 @@ class HeatMap {
       return;
     }
     const name = this.panels[where.panel].title;
-    const value = cell.byte === NONE ? "not counted" : shown(cell.byte);
+    const value = cell.byte === NONE ? "not counted" : degree(cell.byte / 254, 2); // a byte has no more
     const place = this.times > 1 ? `, time ${where.time}` : "";
     this.status.textContent = `${name ? `${name}: ` : ""}${cell.text || "all"}${place}: ${value}`;
   }
@@ -321,28 +321,32 @@ function bytes(base64) {
   return Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0)).buffer;
 }
 
-// For each byte a colour, more opaque the further a degree is from what one hopes for.
+// For each byte a colour, more opaque the further a degree is from what one hopes for. The root lets
+// cells stand out that are half true; the scale of parts.html has the same.
 function shades(style, hue, reversed) {
   const probe = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
   probe.fillStyle = style.getPropertyValue(hue).trim();
   probe.fillRect(0, 0, 1, 1);
   const [red, green, blue] = probe.getImageData(0, 0, 1, 1).data;
-  const found = new Uint32Array(256);
+  const colours = new Uint32Array(256);
   for (let byte = 0; byte < NONE; byte += 1) {
     const far = reversed ? byte / 254 : 1 - byte / 254;
-    const alpha = far === 0 ? 0 : Math.round(20 + 235 * far);
-    found[byte] = ((alpha << 24) | (blue << 16) | (green << 8) | red) >>> 0;
+    const alpha = far === 0 ? 0 : Math.round(20 + 235 * far ** 0.6);
+    colours[byte] = ((alpha << 24) | (blue << 16) | (green << 8) | red) >>> 0;
   }
   probe.fillStyle = style.getPropertyValue("--paper").trim();
   probe.fillRect(0, 0, 1, 1);
   const [r, g, b] = probe.getImageData(0, 0, 1, 1).data;
-  found[NONE] = ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0;
-  return found;
+  colours[NONE] = ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0;
+  return colours;
 }
 
-function shown(byte) {
-  if (byte === 254) return "1.00";
-  return Math.min(0.99, byte / 254).toFixed(2);
+// A degree as text, as fotltn/format.py writes it: only 0 reads 0, and only 1 reads 1.
+function degree(value, digits = 3) {
+  const text = value.toFixed(digits);
+  if (value <= 0 || value >= 1 || (Number(text) > 0 && Number(text) < 1)) return text;
+  const step = 10 ** -digits;
+  return value < 0.5 ? `<${step.toFixed(digits)}` : `>${(1 - step).toFixed(digits)}`;
 }
 
 function nice(least) {

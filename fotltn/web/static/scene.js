@@ -2,13 +2,14 @@
 "use strict";
 
 const EACH = 250; // milliseconds for a time
+const FINE = 65534; // a degree of 1; the number above it stands for none
 
 class Scene {
   constructor(frame) {
     const data = JSON.parse(frame.dataset.scene);
     this.frame = frame;
     this.times = Number(frame.dataset.times);
-    this.predicates = data.predicates.map((text) => new Uint8Array(bytes(text)));
+    this.predicates = data.predicates.map((text) => new Uint16Array(bytes(text)));
     this.violations = new Uint8Array(bytes(data.violations));
     this.violated = data.violated;
     this.plane = data.plane;
@@ -48,9 +49,9 @@ class Scene {
       const at = place * this.times + time;
       this.predicates.forEach((values, number) => {
         const cell = row.cells[1 + number];
-        const byte = values[at];
-        cell.textContent = byte === NONE ? "–" : shown(byte);
-        cell.className = `n shade s${byte === NONE ? 0 : Math.round(byte / 25.4)}`;
+        const value = values[at] > FINE ? null : values[at] / FINE;
+        cell.textContent = value === null ? "–" : degree(value);
+        cell.className = `n shade s${Math.round(10 * value)}`;
       });
       const wrong = this.violations[at];
       const last = row.cells[row.cells.length - 1];

@@ -9,14 +9,15 @@ from typing import Any
 
 import torch
 
-from fotltn.analysis.cells import Cell, Cells, cells_of
+from fotltn.analysis.cells import Cell, Cells
 from fotltn.analysis.explain import explanation, gradients, repairs, tree
 from fotltn.analysis.explain.site import Site
 from fotltn.analysis.explain.tree import ValueNode
+from fotltn.analysis.view import View
 from fotltn.logic.check import check_formula
 from fotltn.logic.signature import build_signature
 from fotltn.semantics.config import STABLE_PRODUCT, Semantics
-from fotltn.semantics.from_tensors import interpret
+from fotltn.semantics.from_tensors import tables_of_tensors
 from fotltn.semantics.tables import Tables
 from fotltn.syntax import theory as th
 from fotltn.syntax.parse import parse_formula
@@ -42,7 +43,7 @@ def example(seed: int, semantics: Semantics | None = None) -> Example:
     rng = random.Random(seed)
     while True:
         case = random_case(seed)
-        cells = cells_of(case.checked, case.model, semantics or case.semantics)
+        cells = View(case.model, semantics or case.semantics).cells(case.checked)
         nobody = not case.model.sizes["u"] and '"u0"' in case.text
         if not nobody and all(cells.sizes):
             break
@@ -69,8 +70,8 @@ def world(
         declared.append(th.PredicateDecl(symbol, ("agent",) * arity, static))
     signature = build_signature(declared)[0]
     checked = check_formula(parse_formula(text), signature)
-    tables = interpret(signature, predicates, **more)  # type: ignore[arg-type]
-    return cells_of(checked, replace(tables, names=numbered(tables.sizes)), semantics)
+    tables = tables_of_tensors(signature, predicates, **more)  # type: ignore[arg-type]
+    return View(replace(tables, names=numbered(tables.sizes)), semantics).cells(checked)
 
 
 def explain(cells: Cells, cell: Cell, **more: int) -> ValueNode:

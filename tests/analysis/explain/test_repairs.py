@@ -9,10 +9,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from fotltn.analysis.cells import Cell, Cells, cells_of
+from fotltn.analysis.cells import Cell, Cells
 from fotltn.analysis.explain import circuit as circuits
 from fotltn.analysis.explain.repairs import Repair
 from fotltn.analysis.explain.site import Site
+from fotltn.analysis.view import View
 from fotltn.errors import DataError
 from fotltn.logic import core as c
 from fotltn.logic.check import check_formula
@@ -29,7 +30,9 @@ Places = list[tuple[str, tuple[int, ...]]]
 def truths(cells: Cells) -> dict[str, torch.Tensor]:
     """All tables as Booleans."""
     tables = cells.tables
-    return {n: tables.predicate(n).detach() >= (cells.threshold or 0.5) for n in tables.predicates}
+    return {
+        n: tables.predicate(n).detach() >= (cells.view.threshold or 0.5) for n in tables.predicates
+    }
 
 
 def is_true(cells: Cells, cell: Cell, tables) -> bool:
@@ -66,7 +69,7 @@ def places_of(found: Repair, cells: Cells, trace: int) -> Places:
         numbers = [int(n.strip().lstrip("agentsu")) for n in inside.split(",") if n.strip()]
         time = 0 if flip.time is None else flip.time
         place = (trace if table.shape[0] > 1 else 0, *numbers, time)
-        assert flip.becomes != bool(table[place] >= (cells.threshold or 0.5))
+        assert flip.becomes != bool(table[place] >= (cells.view.threshold or 0.5))
         every.append((flip.predicate, place))
     return every
 
@@ -127,7 +130,7 @@ def test_repairs_are_smallest_where_facts_are_read_often(seed):
     checked = check_formula(parse_formula(text))
     signature = checked.signature
     model = Tables({}, torch.tensor([3]), 3, tables, signature=signature)
-    cells = cells_of(checked, model, STABLE_PRODUCT)
+    cells = View(model, STABLE_PRODUCT).cells(checked)
     fixed = ["r"] if "r" in signature.predicates and rng.random() < 0.5 else []
     read = [n for n in "pqr" if n in signature.predicates and n not in fixed]
     places: Places = [(n, (0, t)) for n in read for t in range(3)]

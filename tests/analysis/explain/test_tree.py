@@ -146,7 +146,7 @@ def test_very_deep_and_very_wide_formulas_are_explained():
 def test_comparisons_show_numbers_and_equalities_names():
     tables = {"A": torch.rand(2, 3)}
     cells = world('forall x. G(A(x) -> x = "a")', tables)
-    cells = replace(cells, tables=replace(cells.tables, constants={"agent": {"a": 1}}))
+    cells = cells.viewed(tables=replace(cells.tables, constants={"agent": {"a": 1}}))
     tree = explain(cells, Cell(0, (0,), 1))
     assert tree.children[1].ground == "agent0 = agent1"
     assert (tree.children[1].value, tree.children[1].truth) == (0.0, False)

@@ -18,7 +18,7 @@ def expected(one: Example, node: c.Formula, *, truth: bool):
     """The value of a part at all places of its inner axes and at all times of the cell's trace."""
     semantics = one.cells.semantics
     if truth or semantics.boolean:
-        axes, found = crisp.evaluate(node, one.tables, threshold=one.cells.threshold or 0.5)
+        axes, found = crisp.evaluate(node, one.tables, threshold=one.cells.view.threshold or 0.5)
     else:
         axes, found = reference.evaluate(node, one.tables, semantics, dtype=torch.float64)
         found = found.exp() if semantics.log_space else found

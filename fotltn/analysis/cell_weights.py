@@ -1,4 +1,4 @@
-"""The ∀ and G that a formula begins with, as one weighted mean over bindings and times.
+"""What the ∀ and G that a formula begins with make of its cells: one weighted mean.
 
 `forall x. G(body)` is a mean over cells: one for each trace, binding and time. A cell's weight is
 its share of that mean, whatever guards, windows and lengths of traces there are.
@@ -7,64 +7,15 @@ its share of that mean, whatever guards, windows and lengths of traces there are
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from fotltn.evaluation import evaluate_core
 from fotltn.logic import core as c
+from fotltn.logic.prefix import Prefix
 from fotltn.semantics.config import CRISP
 from fotltn.semantics.tables import Tables, Value, align
-
-Layer = c.Quantifier | c.Aggregate
-
-
-@dataclass(frozen=True, slots=True)
-class Prefix:
-    """Universal layers, from the outside in, and the formula inside them."""
-
-    layers: tuple[Layer, ...]
-    body: c.Formula
-
-    @property
-    def axes(self) -> tuple[c.Axis, ...]:
-        """The axes that the layers bind."""
-        return tuple(a for n in self.layers if isinstance(n, c.Quantifier) for a in n.axes)
-
-    @property
-    def timed(self) -> bool:
-        """Whether the body is read at more points than the first."""
-        return any(isinstance(n, c.Aggregate) for n in self.layers)
-
-    @property
-    def rule(self) -> tuple[c.Formula, c.Formula] | None:
-        """Antecedent and consequent, if the body is an implication."""
-        return (self.body.left, self.body.right) if isinstance(self.body, c.Implies) else None
-
-
-def prefix(formula: c.Formula) -> Prefix:
-    """All ∀ and G (or H) that a formula begins with."""
-    layers: list[Layer] = []
-    while isinstance(formula, Layer) and formula.universal:
-        layers.append(formula)
-        formula = formula.body if isinstance(formula, c.Quantifier) else formula.arg
-    return Prefix(tuple(layers), formula)
-
-
-def outer(every: Prefix, count: int) -> Prefix:
-    """The first layers alone; the others belong to the body."""
-    return Prefix(every.layers[:count], rebuild(every.layers[count:], every.body))
-
-
-def rebuild(layers: tuple[Layer, ...], body: c.Formula) -> c.Formula:
-    """The formula of layers around a body."""
-    for layer in reversed(layers):
-        if isinstance(layer, c.Quantifier):
-            body = replace(layer, body=body)
-        else:
-            body = replace(layer, arg=body)
-    return body
 
 
 def weights(start: Prefix, tables: Tables, *, count: bool = False) -> tuple[Value, ...]:

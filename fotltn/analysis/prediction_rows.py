@@ -1,4 +1,4 @@
-"""The rows of a heat map: predictions of a predicate, and which rows are shown in which order."""
+"""Predictions of a predicate beside its labels, one row a binding."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fotltn.analysis.cells import Cells
-from fotltn.analysis.over_time import NO_BYTE, TruthOverTime, shades
+from fotltn.analysis.over_time import NO_BYTE, shades
 from fotltn.errors import LimitError
 from fotltn.grounding.labels import Labels
 
@@ -42,6 +42,17 @@ class Predictions:
     labelled: int
     held_back: int
 
+    def apart(self, other: Predictions) -> tuple[float | None, float | None]:
+        """The mean distance to other predictions, and the share that is decided differently."""
+        if self.values.shape != other.values.shape:
+            return None, None
+        a, b = self.values[self.order], other.values[self.order]
+        counted = ~(a.isnan() | b.isnan())
+        if not bool(counted.any()):
+            return None, None
+        differ = (self.truths[self.order] != other.truths[self.order])[counted]
+        return float((a - b).abs()[counted].mean()), float(differ.float().mean())
+
     def prediction_bytes(self, rows: Tensor) -> bytes:
         """Predictions of rows as bytes."""
         return bytes(shades(self.values[rows]).numpy())
@@ -71,22 +82,22 @@ def predictions(
     Raises:
         LimitError: there are too many cells.
     """
-    model = cells.tables
-    shape = model.table(predicate).shape
-    times = shape[-1] if shape[-1] == 1 else model.horizon
+    tables = cells.tables
+    shape = tables.table(predicate).shape
+    times = shape[-1] if shape[-1] == 1 else tables.horizon
     if cells.rows * times > MAX_CELLS:
         raise LimitError(
             f"'{predicate}' has {cells.rows * times:,} degrees; at most {MAX_CELLS:,} are shown "
             "(fotltn predict writes all of them to a file)"
         )
-    full = (model.batch, *cells.sizes, times)
+    full = (tables.batch, *cells.sizes, times)
     values, truths = (
-        tables.predicate(predicate).detach().cpu().expand(full).reshape(cells.rows, times)
-        for tables in (model, cells.boolean)
+        some.predicate(predicate).detach().cpu().expand(full).reshape(cells.rows, times)
+        for some in (tables, cells.boolean)
     )
     values, truths = values.float().clone(), truths > 0
     if times > 1:
-        beyond = ~model.inside.cpu().repeat_interleave(cells.bindings, 0)
+        beyond = ~tables.inside.cpu().repeat_interleave(cells.bindings, 0)
         values[beyond] = torch.nan
     labels = torch.full(values.shape, NO_BYTE, dtype=torch.uint8)
     tested = torch.zeros(values.shape, dtype=torch.bool)
@@ -129,24 +140,3 @@ def _existing(cells: Cells) -> Tensor:
         shape[0], shape[1 + place] = tables.batch, size
         exist &= torch.tensor(there, dtype=torch.bool).reshape(shape)
     return exist.reshape(-1).nonzero().squeeze(-1)
-
-
-# --- which rows -------------------------------------------------------------------------------
-
-
-def chosen(order: Tensor, cells: Cells, trace: int | None, find: str | None) -> Tensor:
-    """The rows of an order that belong to a trace, and bind entities that some words name."""
-    if trace is not None:
-        order = order[order // cells.bindings == trace]
-    for word in (find or "").split():
-        order = order[cells.containing(word)[order]]
-    return order
-
-
-def difference(one: TruthOverTime, other: TruthOverTime) -> Tensor:
-    """The rows of two heat maps, those first whose degrees differ most on average."""
-    apart = (one.values - other.values).abs()
-    counted = ~apart.isnan()
-    mean = apart.nan_to_num().sum(-1) / counted.sum(-1).clamp(min=1)
-    rows = one.order.sort().values
-    return rows[mean[rows].argsort(descending=True, stable=True)]

@@ -1,0 +1,93 @@
+"""What each axiom brings: learning with all axioms and without each, on labels that are held back.
+
+One driver for whatever learns: labels are divided several times, and each time it is learned once
+with all axioms, and once without each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypeVar
+
+from fotltn.errors import FotError
+from fotltn.grounding.labels import Labels
+
+R = TypeVar("R")
+
+
+class Division(NamedTuple):
+    """Labels from which is learned, and those that are held back."""
+
+    learned: Labels
+    held_back: Labels
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOutProgress:
+    """How far the measurement is.
+
+    Args:
+        division: the number of the division of labels, from 1.
+        axiom: the axiom that was left out; None for the run with all.
+        done: how many runs are done.
+        of: how many there will be.
+    """
+
+    division: int
+    axiom: str | None
+    done: int
+    of: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LeftOut(Generic[R]):
+    """What was learned, division by division.
+
+    Args:
+        every: with all axioms.
+        without: without each axiom, by its name; of one with a problem, up to that.
+        problems: why nothing could be learned without an axiom, by its name.
+    """
+
+    every: tuple[R, ...]
+    without: Mapping[str, tuple[R, ...]]
+    problems: Mapping[str, str]
+
+
+def leave_out(
+    axioms: Sequence[str],
+    divisions: Sequence[Division],
+    learn: Callable[[str | None, int, Division], R],
+    *,
+    bearable: tuple[type[FotError], ...] = (),
+    report: Callable[[LeftOutProgress], None] | None = None,
+) -> LeftOut[R]:
+    """Learn with all axioms and without each, on every division of the labels.
+
+    Args:
+        axioms: the names of the axioms to leave out.
+        divisions: the labels, divided.
+        learn: learns without an axiom, or with all, on a division, which it is told with its
+            number, and says how well that predicts what is held back.
+        bearable: errors of learning without an axiom that end the measurement of that axiom alone.
+        report: is told of every run that is done.
+    """
+    every: list[R] = []
+    without: dict[str, list[R]] = {name: [] for name in axioms}
+    problems: dict[str, str] = {}
+    done = 0
+    for number, division in enumerate(divisions):
+        for axiom in (None, *axioms):
+            if axiom is None:
+                every.append(learn(None, number, division))
+            elif axiom not in problems:
+                try:
+                    without[axiom].append(learn(axiom, number, division))
+                except bearable as error:
+                    problems[axiom] = error.diagnostics[0].message
+            done += 1
+            if report is not None:
+                total = len(divisions) * (1 + len(axioms))
+                report(LeftOutProgress(number + 1, axiom, done, total))
+    return LeftOut(tuple(every), {n: tuple(r) for n, r in without.items()}, problems)

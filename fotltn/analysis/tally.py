@@ -1,0 +1,76 @@
+"""How a formula stands: how many of its cells count, are violated, or are undecided.
+
+A *violation* is a cell that is false in two-valued logic. A cell is *undecided* if it is false only
+because its trace ends, and *decided* otherwise. Shares of violations are of decided cells.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fotltn.analysis.cells import Cell
+from fotltn.analysis.record import Record
+from fotltn.format import count
+
+
+@dataclass(frozen=True, slots=True)
+class CellTally(Record):
+    """The cells of a formula, counted.
+
+    Args:
+        count: how many cells count.
+        violated: how many of them are false in two-valued logic.
+        undecided: how many of them are false only because their trace ends.
+        absent: cells that do not count, because an entity is not present when it is used.
+    """
+
+    count: int
+    violated: int
+    undecided: int
+    absent: int
+
+    @property
+    def numbers(self) -> tuple[int, int, int, int]:
+        """All four."""
+        return self.count, self.violated, self.undecided, self.absent
+
+    @property
+    def decided(self) -> int:
+        """How many cells the end of the trace leaves true or false."""
+        return self.count - self.undecided
+
+    @property
+    def holds(self) -> bool:
+        """Whether no cell is violated."""
+        return self.violated == 0
+
+    @property
+    def rate(self) -> float | None:
+        """The share of decided cells that are violated; None if none is decided."""
+        return self.violated / self.decided if self.decided else None
+
+    def words(self, *more: str) -> str:
+        """The numbers in words, with some more before what does not count."""
+        parts = [f"{count(self.violated)} of {count(self.decided)} cells are violated"]
+        parts += [f"{count(self.undecided)} undecided"] if self.undecided else []
+        text = ", ".join([*parts, *more])
+        if self.absent:
+            verb = "does" if self.absent == 1 else "do"
+            text += f". {count(self.absent)} more {verb} not count: an entity is not present"
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class Standing(CellTally):
+    """The cells of a formula, counted, with its degree and its worst cell.
+
+    Args:
+        value: its degree; None if it has free variables.
+        worst: the cell that lists put first: a violation, if there is one, with the largest error.
+            None if all cells are fully true, or if it was not looked for.
+    """
+
+    value: float | None
+    worst: Cell | None = None
+
+    KEYS = ("value", "count", "decided", "undecided", "violated", "rate")

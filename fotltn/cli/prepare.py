@@ -1,0 +1,73 @@
+"""`fotltn prepare`: a project's tables in blocks of traces, for data that memory does not hold."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fotltn.cli.options import Json
+from fotltn.cli.output import as_bytes, emit_json, warn
+from fotltn.format import size
+
+_SECONDS = 10.0  # between lines that say how far it is
+
+
+def prepare(
+    project: Annotated[Path, typer.Argument(help="A folder with a project.toml, or that file.")],
+    out: Annotated[
+        Path | None,
+        typer.Argument(help="Where to put the blocks; usually what [data] prepared says."),
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option("--data", help="Another folder with the project's tables.")
+    ] = None,
+    traces: Annotated[
+        int | None,
+        typer.Option("--traces", min=1, help="Traces of a block.  [default: those of a step, 32]"),
+    ] = None,
+    budget: Annotated[str, typer.Option("--budget", help="Memory that it may take: 4G.")] = "4G",
+    as_json: Json = False,
+) -> None:
+    """Write a project's data in blocks, for training from disk.
+
+    Tables are read part by part, and each block is checked as training would check it. The folder
+    is there in the end or not at all; prepared data that are there before are replaced. Training
+    reads it if the project says where it is: prepared = "FOLDER" in [data]. Exit status: 0 if it is
+    written, 1 if the input has errors, 2 for a wrong call, 130 if it was interrupted.
+    """
+    from fotltn.project.config import read_config
+    from fotltn.project.prepare import prepare as prepare_project
+
+    config = read_config(project, data=data)
+    last = time.monotonic()
+
+    def tell(what: str, done: int, total: int | None) -> None:
+        nonlocal last
+        if not as_json and time.monotonic() - last >= _SECONDS:
+            last = time.monotonic()
+            print(f"{done:,}{'' if total is None else f' of {total:,}'} {what}", file=sys.stderr)
+
+    made = prepare_project(
+        config, out or config.prepared_path(), traces=traces, budget=as_bytes(budget), tell=tell
+    )
+    if as_json:
+        emit_json(
+            {
+                "ok": True, "project": str(project), "folder": str(made.folder),
+                "blocks": made.blocks, "traces": made.traces, "rows": made.rows,
+                "facts": made.facts, "bytes": made.size,
+                "warnings": [w.message for w in made.warnings],
+            }
+        )  # fmt: skip
+        return
+    warn(made.warnings)
+    print(
+        f"{made.folder}: {made.blocks:,} blocks of {made.traces:,} traces, {made.facts:,} facts, "
+        f"{size(made.size)}"
+    )
+    if config.data.prepared is None:
+        print(f'Next: prepared = "{made.folder.name}" in [data], then fotltn train {project}')

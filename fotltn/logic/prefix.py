@@ -1,0 +1,115 @@
+"""What formulas begin with: ∀ and G, which tell their cells; and ∧, which joins what they say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+from fotltn.logic import core as c
+from fotltn.logic.parts import changes
+from fotltn.logic.signature import Signature
+
+Layer = c.Quantifier | c.Aggregate
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """Universal layers, from the outside in, and the formula inside them."""
+
+    layers: tuple[Layer, ...]
+    body: c.Formula
+
+    @property
+    def axes(self) -> tuple[c.Axis, ...]:
+        """The axes that the layers bind."""
+        return tuple(a for n in self.layers if isinstance(n, c.Quantifier) for a in n.axes)
+
+    @property
+    def timed(self) -> bool:
+        """Whether the body is read at more points than the first."""
+        return any(isinstance(n, c.Aggregate) for n in self.layers)
+
+    @property
+    def rule(self) -> tuple[c.Formula, c.Formula] | None:
+        """Antecedent and consequent, if the body is an implication."""
+        return (self.body.left, self.body.right) if isinstance(self.body, c.Implies) else None
+
+
+def prefix(formula: c.Formula) -> Prefix:
+    """All ∀ and G (or H) that a formula begins with."""
+    layers: list[Layer] = []
+    while isinstance(formula, Layer) and formula.universal:
+        layers.append(formula)
+        formula = formula.body if isinstance(formula, c.Quantifier) else formula.arg
+    return Prefix(tuple(layers), formula)
+
+
+def outer(every: Prefix, count: int) -> Prefix:
+    """The first layers alone; the others belong to the body."""
+    return Prefix(every.layers[:count], rebuild(every.layers[count:], every.body))
+
+
+def rebuild(layers: tuple[Layer, ...], body: c.Formula) -> c.Formula:
+    """The formula of layers around a body."""
+    for layer in reversed(layers):
+        if isinstance(layer, c.Quantifier):
+            body = replace(layer, body=body)
+        else:
+            body = replace(layer, arg=body)
+    return body
+
+
+def is_always(node: c.Aggregate) -> bool:
+    """Whether it is a G without bounds."""
+    return node.universal and node.window == c.Window() and not node.past
+
+
+def at_first(formula: c.Formula, signature: Signature) -> c.Formula:
+    """What is true at any point if a formula is true at the first one."""
+    if not changes(signature, formula):
+        return formula
+    return c.Aggregate(False, c.And(c.Edge(past=True), formula), c.Window(), past=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Conjunct:
+    """One of the things that a formula says at once: `forall axes. guards -> body`.
+
+    Args:
+        axes: the variables.
+        always: whether it is said of all points, or of the first alone.
+        guards: the bindings that it is said of are those for which these are true.
+        body: what is said, which is no conjunction.
+    """
+
+    axes: tuple[c.Axis, ...]
+    always: bool
+    guards: tuple[c.Formula, ...]
+    body: c.Formula
+
+
+def said_at_once(formula: c.Formula, signature: Signature) -> list[Conjunct]:
+    """A formula as a conjunction, whose parts are taken out of ∀ and G.
+
+    All of it is two-valued: the laws that are used here do not hold for degrees.
+    """
+    result: list[Conjunct] = []
+    waiting = [Conjunct((), False, (), formula)]
+    while waiting:
+        one = waiting.pop()
+        match c.closed(one.body):
+            case c.And(left, right):
+                waiting += [replace(one, body=right), replace(one, body=left)]
+            case c.Quantifier(True, axes, guard, body):
+                guards = one.guards if guard is None else (*one.guards, guard)
+                waiting.append(Conjunct((*one.axes, *axes), one.always, guards, body))
+            case c.Aggregate() as node if is_always(node) and not changes(signature, *one.guards):
+                waiting.append(Conjunct(one.axes, True, one.guards, node.arg))
+            case (
+                c.Truth() | c.Edge() | c.Atom() | c.Equal() | c.Compare() | c.Not() | c.Or()
+                | c.Implies() | c.Quantifier() | c.Shift() | c.Aggregate() | c.Until()
+            ):  # fmt: skip
+                result.append(one)
+            case never:
+                assert_never(never)
+    return result

@@ -1,0 +1,89 @@
+"""Quantifiers moved inwards, past connectives and operators of time.
+
+All of it is two-valued: the laws that are used here do not hold for degrees. Quantifiers run over
+something, so that one may be left out where its variables do not occur.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import reduce
+from typing import assert_never
+
+from fotltn.logic import core as c
+from fotltn.logic.nnf import both, either
+from fotltn.logic.parts import free_axes, operands
+from fotltn.tree import postorder
+
+
+def pushed_in(
+    axes: tuple[c.Axis, ...], body: c.Formula, moving: Callable[[c.Core], bool]
+) -> c.Formula:
+    """`forall axes. body`, with the quantifiers as far in as they go; in normal form.
+
+    Args:
+        axes: the variables.
+        body: in normal form.
+        moving: whether a node is one that quantifiers should not have beneath them; past operators
+            of time they move for these alone.
+    """
+    return _pushed(True, axes, body, moving)
+
+
+def _pushed(
+    universal: bool, axes: tuple[c.Axis, ...], body: c.Formula, moving: Callable[[c.Core], bool]
+) -> c.Formula:
+    axes = tuple(a for a in axes if a in free_axes(body))
+    if not axes:
+        return body
+
+    def inner(part: c.Formula, some: tuple[c.Axis, ...] = axes) -> c.Formula:
+        return _pushed(universal, some, part, moving)
+
+    outside = c.Quantifier(universal, axes, None, body)
+    match c.closed(body):
+        case c.And() | c.Or() as joined if isinstance(joined, c.And) is universal:
+            parts = operands(joined, type(joined))
+            return reduce(both if universal else either, map(inner, parts))
+        case c.And() | c.Or() as joined:
+            groups = _sharing(operands(joined, type(joined)), axes)
+            if len(groups) == 1:
+                return outside
+            join, total = either if universal else both, c.Truth(not universal)
+            for names, members in groups:
+                some = tuple(a for a in axes if a in names)
+                total = join(total, inner(reduce(join, members), some))  # type: ignore[assignment]
+            return total
+        case c.Quantifier(same, more, _, part) if same is universal:
+            return inner(part, (*axes, *more))
+        case c.Until() | c.Shift() if not any(map(moving, postorder(body))):
+            return outside
+        case c.Until(dual, left, right) as until if dual is universal:
+            return outside if free_axes(left) & {*axes} else replace(until, right=inner(right))
+        case c.Until(_, left, right) as until:
+            # The first point at which the right side decides is the same for all.
+            return outside if free_axes(right) & {*axes} else replace(until, left=inner(left))
+        case c.Shift(arg, _, _, weak) as shift if weak is universal:
+            return replace(shift, arg=inner(arg))
+        case (
+            c.Truth() | c.Edge() | c.Atom() | c.Equal() | c.Compare() | c.Not() | c.Implies()
+            | c.Quantifier() | c.Shift() | c.Aggregate()
+        ):  # fmt: skip
+            return outside
+        case never:
+            assert_never(never)
+
+
+def _sharing(
+    parts: Sequence[c.Formula], axes: tuple[c.Axis, ...]
+) -> list[tuple[frozenset[c.Axis], list[c.Formula]]]:
+    """Parts in groups, with the variables of each: those that share one stay together."""
+    groups: list[tuple[frozenset[c.Axis], list[c.Formula]]] = []
+    for part in parts:
+        mine = free_axes(part) & {*axes}
+        touching = [group for group in groups if group[0] & mine]
+        rest = [group for group in groups if not group[0] & mine]
+        members = [formula for _, formulas in touching for formula in formulas]
+        groups = [*rest, (mine.union(*(names for names, _ in touching)), [*members, part])]
+    return groups

@@ -1,0 +1,212 @@
+"""A model, or a project before training, over all blocks of prepared data, one at a time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from fotltn.analysis.blocked_view import BlockedView
+from fotltn.analysis.metrics import Report
+from fotltn.analysis.view import View
+from fotltn.errors import DataError, Diagnostic, listing
+from fotltn.grounding.clock import Clock
+from fotltn.grounding.dense import tables_of_facts
+from fotltn.grounding.labels import Labels
+from fotltn.grounding.prepared import MANIFEST, read_prepared
+from fotltn.logic.check import CheckedTheory
+from fotltn.project.build import completed, meaning, placed_networks
+from fotltn.project.config import Config
+from fotltn.project.disk import DiskWorlds, disk_worlds, laid_over
+from fotltn.project.model import Model
+from fotltn.project.scored import ScoredFacts, joined_facts, scored_facts
+from fotltn.project.world import InMemory
+from fotltn.semantics.tables import Tables
+from fotltn.sharing import one_by_one, sharers
+
+
+def is_prepared(path: Path) -> bool:
+    """Whether there are prepared data."""
+    return os.path.isfile(path / MANIFEST)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BlockedModel:
+    """Networks, and blocks of prepared data that they are put over.
+
+    Args:
+        model: the networks, over the first block.
+        worlds: the blocks.
+        trained: whether the networks are; if not, what the facts state is asked.
+        tests: whether all labels are tests, since the networks saw none of these data.
+    """
+
+    model: Model
+    worlds: DiskWorlds
+    trained: bool = True
+    tests: bool = False
+
+    @property
+    def theory(self) -> CheckedTheory:
+        """The theory."""
+        return self.model.theory
+
+    def over(self, number: int) -> Model:
+        """The model over a block; that over another block is no longer valid."""
+        world = self.worlds.world(number)
+        if self.tests:
+            nothing = Labels({}, {}, {}, frozenset(world.facts.local))
+            test = world.stated if world.stated.total else None
+            world = replace(world, labels=nothing, test=test, watched=None, parts={})
+        grounding = self.model.grounding
+        grounding.put_over(laid_over(grounding, self.model.config, world))
+        return replace(self.model, world=world, _tables=None)
+
+    def view(self) -> BlockedView:
+        """The theory over what is predicted in all blocks; before training, over what is stated."""
+        model, prepared = self.model, self.worlds.prepared
+        learned, stated = model.grounding.open, prepared.symbols()
+        decisions = model.grounding.decisions(dict(model.thresholds)) if self.trained else None
+        how = model.view(replace(model.grounding.fixed, decisions=decisions))
+
+        def read(number: int) -> tuple[View, Tables]:
+            one = self.over(number)
+            return one.view(None if self.trained else one.truth), one.truth
+
+        return BlockedView(
+            how, prepared.traces, read, [n for n in model.grounding.learned if n not in stated],
+            not self.trained or bool(stated & {*learned}), self._parts(),
+        )  # fmt: skip
+
+    def _parts(self) -> dict[str, tuple[int, ...]]:
+        """The traces for each part, numbered over all blocks, if a table says which these are."""
+        parts: dict[str, tuple[int, ...]] = {}
+        start = 0
+        for count, of_block in zip(self.worlds.prepared.traces, self.worlds.parts, strict=True):
+            for name, traces in of_block.items():
+                parts[name] = (*parts.get(name, ()), *(start + trace for trace in traces))
+            start += count
+        return parts
+
+    def predictions(
+        self, predicates: Sequence[str] | None = None, *, decide: bool = False
+    ) -> Iterator[pa.Table]:
+        """The degrees of predicates as tables of facts, block by block; as of a model.
+
+        Processes that share work compute as many blocks at a time as they are, and all get all.
+        """
+        for start in range(0, self.worlds.count, sharers()):
+            numbers = range(start, min(start + sharers(), self.worlds.count))
+
+            def told(place: int, numbers: range = numbers) -> pa.Table:
+                model = self.over(numbers[place])
+                return model.predictions(predicates, decide=decide, named=True)
+
+            yield from one_by_one(f"predictions of blocks from {start}", len(numbers), told)
+
+    def metrics(self, threshold: float | None = None) -> Report | None:
+        """How good predictions of test facts are; None if there are no such facts."""
+
+        def scored(number: int) -> ScoredFacts | None:
+            model = self.over(number)
+            labels = model.world.test
+            if labels is None or not labels.total:
+                return None
+            return scored_facts(model.tables, labels, threshold)
+
+        count = self.worlds.count
+        parts = one_by_one(f"scores of {count} blocks", count, scored)
+        told = [part for part in parts if part is not None]
+        return joined_facts(told).report() if told else None
+
+
+# --- making one -------------------------------------------------------------------------------
+
+
+def facts_on_disk(theory: CheckedTheory, folder: Path, clock: Clock | None = None) -> BlockedView:
+    """A theory over prepared facts as they are stated.
+
+    Raises:
+        DataError: there are none, or they are about other symbols.
+    """
+    signature = theory.signature
+    prepared = read_prepared(folder, signature)
+
+    def read(number: int) -> tuple[View, Tables]:
+        facts, features = prepared.read(number, signature, clock=clock)
+        tables = tables_of_facts(facts, signature, sparse=True)
+        tables = replace(tables, inputs=features, single=False)
+        return View(tables, theory=theory), tables
+
+    first, _ = read(0)
+    return BlockedView(first, prepared.traces, read)
+
+
+def project_on_disk(config: Config) -> BlockedModel:
+    """A project before training, over its prepared data.
+
+    Raises:
+        FotError: there are none, or something of the project is wrong.
+    """
+    worlds = disk_worlds(config)
+    first = worlds.world(0)
+    config = completed(replace(worlds.config, method="gradient"), first)
+    grounding = placed_networks(config, first)
+    model = Model(config, first, grounding, meaning(config))
+    return BlockedModel(model, worlds, trained=False)
+
+
+def model_on_disk(model: Model, config: Config) -> BlockedModel:
+    """A model over the prepared data of its project.
+
+    Raises:
+        FotError: there are none, or they were prepared otherwise.
+    """
+    both = replace(
+        model.config, folder=config.folder, roots=config.roots, source=config.source,
+        data=config.data,
+    )  # fmt: skip
+    worlds = disk_worlds(both, InMemory(model.world.source))
+    _check_fit(model, worlds)
+    return BlockedModel(model, worlds)
+
+
+def model_over_blocks(model: Model, folder: Path) -> BlockedModel:
+    """A model over other prepared data, in which all labels are tests.
+
+    Raises:
+        FotError: they do not fit.
+    """
+    plain = replace(
+        model.config.data, prepared=str(folder), test=(), split=None, train=1.0, by="facts",
+        sort=None, flip=0.0,
+    )  # fmt: skip
+    worlds = disk_worlds(
+        replace(model.config, data=plain), InMemory(model.world.source), folder=folder
+    )
+    _check_fit(model, worlds)
+    return BlockedModel(model, worlds, tests=True)
+
+
+def _check_fit(model: Model, worlds: DiskWorlds) -> None:
+    """Refuse data of other shared entities or features than the networks were made for."""
+    prepared = worlds.prepared
+    for sort, names in model.facts.entities.items():
+        if prepared.entities.get(sort) != names:
+            _refuse(f"the model knows other entities of '{sort}' than the prepared data have")
+    for sort, features in model.world.fixed.inputs.items():
+        names = prepared.features[sort].names if sort in prepared.features else ()
+        if names != features.names:
+            _refuse(
+                f"the model sees of each '{sort}' {listing(features.names, 20)}; the prepared data "
+                f"have {listing(names, 20) or 'no features'}"
+            )
+
+
+def _refuse(text: str) -> None:
+    raise DataError(
+        Diagnostic(text, hint="train on these data; or --data with the tables themselves")
+    )

@@ -1,0 +1,325 @@
+"""From a project's tables to prepared data: blocks of traces on disk, one in memory at a time."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+import torch
+
+from fotltn.errors import DataError, Diagnostic, LimitError, Severity, listing
+from fotltn.format import size
+from fotltn.grounding.block_reader import FeatureColumns
+from fotltn.grounding.deal import Dealer, DealtTable
+from fotltn.grounding.facts import Facts
+from fotltn.grounding.features import Features
+from fotltn.grounding.prepared import MANIFEST, PreparedData, block_folder, write_block
+from fotltn.grounding.wide import columns_of, read_wide
+from fotltn.learn import folders
+from fotltn.learn.locks import locked, reserved
+from fotltn.learn.store import refused, resolved
+from fotltn.logic.signature import Signature
+from fotltn.project.config import Config
+from fotltn.project.data_config import WideConfig
+from fotltn.project.world import checked, wide_table
+from fotltn.semantics.tables import Names
+from fotltn.syntax.load import load_theory
+from fotltn.syntax.show import show_theory
+from fotltn.syntax.theory import Theory
+
+#: Traces of a block, if neither the command nor `[training.batches]` says.
+TRACES = 32
+
+#: What reading a block takes at most, for each byte of its rows.
+_TIMES = 12
+
+#: Of `[data]`, what changes no fact.
+_WITHOUT = ("folder", "prepared", "split", "train", "by", "sort", "flip", "seed", "test")
+
+#: Is told what is done, how far it is, and how far it goes, if that is known.
+Tell = Callable[[str, int, int | None], None]
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedSummary:
+    """What was prepared.
+
+    Args:
+        folder: where it is.
+        blocks: how many there are.
+        traces: how many there are.
+        rows: of all tables.
+        facts: of all blocks.
+        size: bytes on disk.
+        warnings: what was odd.
+    """
+
+    folder: Path
+    blocks: int
+    traces: int
+    rows: int
+    facts: int
+    size: int
+    warnings: tuple[Diagnostic, ...]
+
+
+def prepare(
+    config: Config,
+    out: Path,
+    *,
+    traces: int | None = None,
+    budget: int = 2**32,
+    tell: Tell = lambda *_: None,
+) -> PreparedSummary:
+    """Read a project's tables part by part, and write them in blocks of traces.
+
+    Args:
+        config: the project.
+        out: the folder; prepared data that are there are replaced, at once, in the end.
+        traces: of a block; without it, as many as a step of training has.
+        budget: bytes of memory.
+        tell: is told how far it is.
+
+    Raises:
+        FotError: a file is missing or wrong, or the project has data that are not prepared.
+    """
+    theory = load_theory(config.theory_path(), root=next(iter(config.roots), None))
+    signature = checked(theory, config).signature
+    _refuse(config)
+    batches = config.training.batches
+    usual = batches.size if batches is not None and batches.by == "traces" else TRACES
+    target = resolved(out)
+    working = target.with_name(f".{target.name}.preparing")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _check_target(target)
+        with reserved(working, "preparation"):
+            rows, data = (_emptied(working / name) for name in ("rows", "data"))
+            try:
+                dealer = _dealer(config, signature, rows, traces or usual, budget)
+                for done in dealer.deal():
+                    tell("rows read", done, None)
+                _check_dealt(dealer)
+                blocks = _Blocks(config, signature, dealer, data, budget)
+                made = blocks.written(tell)
+                replace(made, settings=prepared_with(config, theory)).write()
+                size = sum(p.stat().st_size for p in data.rglob("*") if p.is_file())
+                with locked(target.parent, exclusive=True):
+                    folders.settle(target.parent, lambda name: name == target.name)
+                    _check_target(target)
+                    folders.move(target, data)
+            finally:
+                shutil.rmtree(rows, ignore_errors=True)
+                shutil.rmtree(data, ignore_errors=True)
+        with suppress(OSError):  # if one was left by a preparation that was killed
+            working.rmdir()
+    except OSError as error:
+        raise refused("write", error.filename or out, error) from None
+    return PreparedSummary(
+        out, len(made.traces), sum(made.traces), dealer.rows, sum(made.facts), size,
+        blocks.warnings(),
+    )  # fmt: skip
+
+
+def prepared_with(config: Config, theory: Theory) -> str:
+    """What prepared data depend on beside the tables: declarations and `[data]`, as a digest."""
+    data = {k: v for k, v in asdict(config.data).items() if k not in _WITHOUT}
+    declared = show_theory(replace(theory, axioms=()))
+    text = repr((declared, data, config.dtype))
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _refuse(config: Config) -> None:
+    """Refuse what blocks cannot hold."""
+    data = config.data
+    if not data.facts and not data.wide:
+        raise config.error(("data",), "there are no tables to prepare", 'facts = ["facts.csv"]')
+    if data.test:
+        raise config.error(
+            ("data", "test"),
+            "prepared data have no files of test facts",
+            "say in a table which traces are for testing: [data.split]; or train = 0.8",
+        )
+    if data.clock is not None and data.clock.origin is None:
+        raise config.error(
+            ("data", "step"),
+            "blocks are read one after another, and none of them knows when the first step begins",
+            'origin = "…" in [data]',
+        )
+
+
+def _check_target(target: Path) -> None:
+    """Refuse to replace what is not prepared data, so that nobody's files are lost."""
+    if not os.path.lexists(target):
+        return
+    if not target.is_dir():
+        raise DataError(f"cannot write {target}: there is a file of that name")
+    names = os.listdir(target)
+    if names and MANIFEST not in names:
+        raise DataError(
+            Diagnostic(
+                f"cannot write {target}: the folder has other files ({listing(sorted(names), 3)})",
+                hint="give a new folder, or an empty one",
+            )
+        )
+
+
+def _emptied(folder: Path) -> Path:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    return folder
+
+
+def _dealer(config: Config, signature: Signature, rows: Path, traces: int, budget: int) -> Dealer:
+    long = [DealtTable(config.table(name), "trace") for name in config.data.facts]
+    wide = [
+        DealtTable(config.table(w.file), w.trace, columns_of(wide_table(w, ()), signature))
+        for w in config.data.wide
+    ]
+    return Dealer(rows, [*long, *wide], traces, budget)
+
+
+def _check_dealt(dealer: Dealer) -> None:
+    if len(dealer.traces.numbers) < 2:
+        raise DataError(
+            Diagnostic(
+                f"the tables have {len(dealer.traces.numbers) or 'no'} trace, and data are "
+                "prepared in blocks of traces",
+                hint="train without preparing; or name traces: a column 'trace' of facts, "
+                'trace = "…" of a wide table',
+            )
+        )
+
+
+@dataclass(slots=True)
+class _Blocks:
+    """Blocks that are read and written until all know the same entities and categories.
+
+    A block is read with the entities of the blocks before it, and its own categories. If it lacks
+    an entity that needs features in every trace, or a category, it is read once more in the end.
+    """
+
+    config: Config
+    signature: Signature
+    dealer: Dealer
+    data: Path
+    budget: int
+    entities: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    room: dict[str, int] = field(default_factory=dict)
+    present: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    facts: dict[int, int] = field(default_factory=dict)
+    columns: dict[int, dict[str, FeatureColumns]] = field(default_factory=dict)
+    sizes: dict[int, dict[str, int]] = field(default_factory=dict)
+    odd: dict[int, tuple[Diagnostic, ...]] = field(default_factory=dict)
+
+    def written(self, tell: Tell) -> PreparedData:
+        """Write all blocks, and say what they have in common."""
+        every = range(self.dealer.blocks)
+        self.room = dict.fromkeys(self.config.data.local, 1)
+        self._write(every, self.config.data.wide, tell)
+        words = self._categories()
+        late = [b for b in every if self.sizes[b] != self._sizes() or self._read_with(b) != words]
+        named = [
+            replace(w, categories={c: words[w.sort][c] for c in w.features if c in words[w.sort]})
+            if w.sort in words
+            else w
+            for w in self.config.data.wide
+        ]
+        self._write(late, named, tell)
+        if any(self.columns[b] != self.columns[0] for b in every):
+            raise DataError(
+                Diagnostic(
+                    "blocks do not agree on the features that there are",
+                    hint="name the categories of text columns: categories = {column = […]}",
+                )
+            )
+        return PreparedData(
+            self.data,
+            tuple(len(self.dealer.names(b)) for b in every),
+            tuple(self.facts[b] for b in every),
+            {s: self.entities.get(s, ()) for s in self.signature.sorts if s not in self.room},
+            self.room, self.present, self.columns[0],
+        )  # fmt: skip
+
+    def warnings(self) -> tuple[Diagnostic, ...]:
+        """What was odd in blocks, each once, with how many had it."""
+        counts: dict[str, int] = {}
+        for message in (d.message for odd in self.odd.values() for d in odd):
+            counts[message] = counts.get(message, 0) + 1
+        texts = [m if n == 1 else f"{m} (and in {n - 1} more blocks)" for m, n in counts.items()]
+        return tuple(Diagnostic(text, severity=Severity.WARNING) for text in texts)
+
+    def _write(self, blocks: Sequence[int], wide: Sequence[WideConfig], tell: Tell) -> None:
+        for done, block in enumerate(blocks, 1):
+            facts, features = self._read(block, wide)
+            self.entities = facts.entities
+            for sort, of_traces in facts.local.items():
+                self.room[sort] = max(self.room[sort], *map(len, of_traces))
+            self.present, self.odd[block] = facts.present, facts.warnings
+            self.columns[block] = {
+                sort: FeatureColumns(of.names, of.categories, self._static(sort))
+                for sort, of in features.items()
+            }
+            self.sizes[block] = self._sizes()
+            shutil.rmtree(block_folder(self.data, block), ignore_errors=True)
+            static = [sort for sort in features if self._static(sort)]
+            self.facts[block] = write_block(
+                self.data, block, facts, features, self.signature, static
+            )
+            tell("blocks written", done, len(blocks))
+
+    def _read(self, block: int, wide: Sequence[WideConfig]) -> tuple[Facts, dict[str, Features]]:
+        data, traces = self.config.data, self.dealer.names(block)
+        tables = self.dealer.read(block)
+        if (taken := _TIMES * sum(table.nbytes for _, table in tables)) > self.budget:
+            raise LimitError(
+                Diagnostic(
+                    f"a block of {len(traces)} traces takes about {size(taken)} to read; "
+                    f"the budget is {size(self.budget)}",
+                    hint="fewer traces to a block: --traces; or a larger --budget",
+                )
+            )
+        long, rest = tables[: len(data.facts)], tables[len(data.facts) :]
+        return read_wide(
+            [wide_table(w, one) for w, one in zip(wide, rest, strict=True)], self.signature,
+            facts=long, horizon=data.horizon, local=data.local, on_conflict=data.on_conflict,
+            clock=data.clock, beyond=data.beyond, dtype=getattr(torch, self.config.dtype),
+            names=Names(traces, self.entities),
+        )  # fmt: skip
+
+    def _static(self, sort: str) -> bool:
+        """Whether no feature of a sort changes over time."""
+        return all(w.time is None for w in self.config.data.wide if w.sort == sort and w.features)
+
+    def _sizes(self) -> dict[str, int]:
+        """How many entities there are of shared sorts that need features in every trace."""
+        featured = {w.sort for w in self.config.data.wide if w.features}
+        shared = featured - {*self.room, *self.present}
+        return {sort: len(self.entities.get(sort, ())) for sort in sorted(shared)}
+
+    def _categories(self) -> dict[str, dict[str, tuple[str, ...]]]:
+        """The categories that all blocks together have, by sort and column."""
+        words: dict[str, dict[str, set[str]]] = {}
+        for of_block in self.columns.values():
+            for sort, of in of_block.items():
+                for column, some in of.categories.items():
+                    words.setdefault(sort, {}).setdefault(column, set()).update(some)
+        named = {
+            (w.sort, column): tuple(some)
+            for w in self.config.data.wide
+            for column, some in w.categories.items()
+        }
+        return {
+            sort: {c: named.get((sort, c), tuple(sorted(some))) for c, some in of.items()}
+            for sort, of in words.items()
+        }
+
+    def _read_with(self, block: int) -> dict[str, dict[str, tuple[str, ...]]]:
+        """The categories that a block was read with, in the same form."""
+        of_block = self.columns[block].items()
+        return {sort: dict(of.categories) for sort, of in of_block if of.categories}

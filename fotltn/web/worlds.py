@@ -1,0 +1,161 @@
+"""The pages of sampled worlds: what was sampled, one world beside others, and doubtful labels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from starlette.requests import Request
+from starlette.responses import Response
+from torch import Tensor
+
+from fotltn.analysis.over_time import shades
+from fotltn.analysis.prediction_rows import Predictions
+from fotltn.posterior.doubts import Doubt
+from fotltn.posterior.objections import AxiomObjection, Objections
+from fotltn.posterior.posterior import Posterior
+from fotltn.web.places import WORDS, where
+from fotltn.web.responses import RefusedError, query
+from fotltn.web.sides import Side
+from fotltn.web.state import WebState
+from fotltn.web.views import gaps
+from fotltn.web.visit import MAX_ROWS, ROWS, Visit
+
+#: As many worlds are shown beside the probability of a fact.
+BESIDE = 6
+
+
+def sampled(inspected: Side) -> Posterior:
+    """The worlds of whoever is inspected.
+
+    Raises:
+        RefusedError: there are none.
+    """
+    posterior = None if inspected.model is None else inspected.model.posterior
+    if posterior is None:
+        raise RefusedError(
+            404, f"{inspected.name} has no sampled worlds", 'train with method = "posterior"'
+        )
+    return posterior
+
+
+async def worlds(state: WebState, request: Request) -> Response:
+    """What was sampled, and the worlds, the most probable first."""
+    visit = Visit(state, request, ("model", "from", "count"))
+    posterior = sampled(visit.inspected)
+    order = posterior.density.argsort(descending=True, stable=True)
+    start, some = _part(visit, order)
+    below = (posterior.density.max() - posterior.density).tolist()
+    rows = [
+        {"world": n, "chain": n % posterior.chains, "below_best": below[n],
+         "true": {name: int(table[n].sum()) for name, table in posterior.worlds.items()}}
+        for n in some.tolist()
+    ]  # fmt: skip
+    content = {
+        "model": visit.inspected.name,
+        **posterior.as_dict(),
+        "warnings": list(posterior.warnings),
+        "predicates": list(posterior.learned),
+        "total": len(order),
+        "from": start,
+        "to": start + len(rows),
+        "rows": rows,
+    }
+    return visit.answer("worlds.html", content)
+
+
+def _part(visit: Visit, order: Tensor) -> tuple[int, Tensor]:
+    """The part of an order that an address asks for, and where it begins."""
+    start = visit.number("from", 0)
+    count = visit.number("count", ROWS, MAX_ROWS, least=1)
+    return start, order[start : start + count]
+
+
+def world_rows(posterior: Posterior, name: str, world: int, table: Predictions) -> Tensor:
+    """The truth of a predicate in a world, with axes (row, time), as its predictions are."""
+    truth = posterior.worlds[name][world].cpu().float().expand(-1, *table.cells.sizes, -1)
+    rows = truth.reshape(table.values.shape).clone()
+    rows[table.values.isnan()] = float("nan")
+    return rows
+
+
+def world_bytes(posterior: Posterior, name: str, world: int, table: Predictions) -> Any:
+    """What gives rows of a world as bytes."""
+    return lambda rows: bytes(shades(world_rows(posterior, name, world, table)[rows]).numpy())
+
+
+def beside(posterior: Posterior, name: str, row: int, table: Predictions) -> list[dict[str, Any]]:
+    """The most probable world, and the last ones of some chains, at a row of a predicate."""
+    last = range(posterior.count - 1, max(-1, posterior.count - 1 - posterior.chains), -1)
+    chosen = dict.fromkeys([posterior.most_probable, *last])
+    return [
+        {"world": n, "values": gaps(world_rows(posterior, name, n, table)[row].tolist())}
+        for n in list(chosen)[:BESIDE]
+    ]
+
+
+# --- doubtful labels --------------------------------------------------------------------------
+
+
+async def doubts(state: WebState, request: Request) -> Response:
+    """All labels, the most doubtful first, with what speaks against them."""
+    visit = Visit(state, request, ("model", "predicate", "from", "count"))
+    sampled(visit.inspected)
+    every = await state.doubts(visit.side)
+    names = every.predicates
+    number = visit.named("predicate", names, "labelled predicate")
+    chosen = None if number is None else names[number]
+    start, some = _part(visit, every.places(chosen))
+    places = some.tolist()
+    against = await state.against(visit.side, tuple(places))
+    rows = [
+        await _doubt(visit, every[place], objections)
+        for place, objections in zip(places, against, strict=True)
+    ]
+    content = {
+        "model": visit.inspected.name,
+        "labels": len(every),
+        "expected_wrong": every.expected(),
+        "likely_wrong": int((every.wrong > 0.5).sum()),
+        "predicates": names,
+        "predicate": chosen,
+        "total": len(every.places(chosen)),
+        "from": start,
+        "to": start + len(rows),
+        "rows": rows,
+    }
+    return visit.answer("doubts.html", content)
+
+
+async def _doubt(visit: Visit, one: Doubt, against: Objections) -> dict[str, Any]:
+    """A label with what speaks against it, and where it is shown."""
+    cells = (await visit.state.table(visit.side, one.predicate)).cells
+    place = np.ravel_multi_index(one.arguments, cells.sizes) if cells.sizes else 0
+    row = one.trace * cells.bindings + int(place)
+    asked = {**where(cells, row, one.time), **visit.same}
+    axioms = [
+        {"text": str(axiom), "address": _broken(visit, axiom, cells.trace_of(row))}
+        for axiom in against.axioms
+    ]
+    return {
+        **one.as_dict(),
+        "label": str(one),
+        "trace": visit.inspected.view.tables.names.trace(one.trace),
+        "address": f"/predicate/{one.predicate}/row{query(asked)}",
+        "against": against.as_dict(),
+        "axioms": axioms,
+        "words": against.words[len(axioms) :],
+    }
+
+
+def _broken(visit: Visit, axiom: AxiomObjection, trace: str | None) -> str | None:
+    """The address of the cell at which a label breaks an axiom, where it is one of the axiom."""
+    named = {a.name: a for a in visit.inspected.view.theory.axioms}
+    if axiom.axiom not in named:
+        return None
+    cells = visit.inspected.view.cells(named[axiom.axiom])
+    if {*axiom.binding} != {*cells.variables} or {*axiom.binding} & {*WORDS}:
+        return None
+    when = axiom.time if cells.columns > 1 else None
+    asked = {**axiom.binding, "t": when, "trace": trace, **visit.same}
+    return f"/axiom/{axiom.axiom}/cell{query(asked)}"

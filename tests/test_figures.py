@@ -1,0 +1,89 @@
+"""Figures of the documentation: drawn again from their records they look the same."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from benchmarks import growth
+from fotltn.reporting.plots import save
+from tests.figures import DOCS, assert_same
+from tests.pictures.recorded import MANIFEST, now
+
+pytest.importorskip("matplotlib")
+
+#: What draws each figure again; of screenshots, tests/pictures has the list.
+FIGURES = {
+    "performance/growth.png": "tests/test_figures.py",
+    "plots/calibration.png": "tests/test_docs.py",
+    "plots/over_time.png": "tests/test_docs.py",
+    "plots/precision_recall.png": "tests/test_docs.py",
+    "plots/training.png": "tests/test_docs.py",
+    "recipe/results.png": "tests/reproduction/test_pages.py",
+    "reproduction/results.png": "tests/reproduction/test_pages.py",
+}
+
+#: Screenshots of data that may not be passed on.
+BY_HAND = {"caviar/mc1.png", "caviar/mws1.png"}
+
+
+def test_the_figure_of_growth_is_that_of_its_record(tmp_path):
+    record = json.loads((DOCS / "performance" / "growth.json").read_text("utf-8"))
+    figure = growth.drawn(record)
+    figure.canvas.draw()
+    told = [[text.get_text() for text in axis.texts] for axis in figure.axes]
+    assert told == [["does not fit\nwith 1,000 entities"]] * 2  # why the dense line ends
+    assert record["torch"] in figure.get_supxlabel()
+    (legend,) = figure.legends
+    assert not any(legend.get_window_extent().overlaps(a.get_window_extent()) for a in figure.axes)
+    made, _ = save(figure, tmp_path / "growth")
+    assert_same(made, DOCS / "performance" / "growth.png", "make figures")
+
+
+def test_every_picture_is_made_by_a_program():
+    pictures = json.loads((DOCS / "pictures.json").read_text("utf-8"))["pictures"]
+    there = {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.png")}
+    assert there == FIGURES.keys() | pictures.keys() | BY_HAND
+
+
+def test_every_picture_is_shown():
+    pages = [*DOCS.rglob("*.md"), DOCS.parent / "README.md", DOCS.parent / "reproduction/README.md"]
+    shown = {
+        (page.parent / link).resolve().relative_to(DOCS).as_posix()
+        for page in pages
+        for link in re.findall(r"!\[[^\]]*\]\(([^)#]+\.png)\)", page.read_text("utf-8"))
+    }
+    assert shown == {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.png")}
+
+
+def test_pictures_show_pages_as_they_are():
+    """A page that says something new needs a new picture; `make pictures` takes all of them."""
+    recorded = json.loads(MANIFEST.read_text("utf-8"))["templates"]
+    stale = [name for name, words in now().items() if recorded.get(name) != words]
+    assert stale == [], f"pictures are older than {', '.join(stale)}; run: make pictures"
+
+
+def test_the_text_about_a_picture_says_what_it_shows():
+    text = (DOCS / "inspect.md").read_text("utf-8")
+    about = text[text.index("\n3. ") : text.index("inspect/cell.png")]
+    told = re.findall(r"`([\w()]+)`|time (\d+)", about)
+    shown = "\n".join(json.loads(MANIFEST.read_text("utf-8"))["pictures"]["inspect/cell.png"])
+    assert len(told) >= 4
+    for name, time in told:
+        assert re.search(rf"\b{re.escape(name or time)}(?!\w)", shown), name or time
+
+
+def test_figures_have_one_style():
+    """No program outside the theme chooses how figures look."""
+    root = Path(__file__).resolve().parent.parent
+    places = [
+        f"{path.relative_to(root)}: {word}"
+        for folder in ("fotltn", "reproduction", "benchmarks", "examples", "docs")
+        for path in (root / folder).rglob("*.py")
+        for word in ("pyplot", "rcParams", "tight_layout", "Figure(")
+        if path.name != "theme.py" and word in path.read_text("utf-8")
+    ]
+    assert places == []
