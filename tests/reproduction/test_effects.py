@@ -7,12 +7,12 @@ import torch
 
 from fotltn.logic.check import check, check_formula
 from fotltn.logic.nnf import nnf
-from fotltn.posterior.effects import FlipEffects, occurs_once
 from fotltn.posterior.evidence import LabelEvidence
 from fotltn.posterior.sampler import Sampler, Sampling
 from fotltn.posterior.structure import Structure, statements
 from fotltn.syntax.load import parse_theory
 from fotltn.syntax.parse import parse_formula
+from reproduction.posterior.effects import FlipEffects, occurs_once
 from tests.posterior.oracle import Case, case
 
 WORLDS = 2
