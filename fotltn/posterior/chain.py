@@ -139,7 +139,7 @@ class Chain:
         code[which, condition] = codes[places]
         self.code = torch.from_numpy(code).to(device)
         shape = (len(product.next), self.states + 1, len(product.letters) + 1)
-        by_letter = np.full(shape, edges.shape[1], dtype=np.int32)
+        by_letter = np.full(shape, edges.shape[1], dtype=np.int64)
         by_letter[condition, number[state], product.letter[state, way]] = which
         self._by_letter = torch.from_numpy(by_letter.reshape(-1)).to(device)
         self.open = torch.from_numpy(allowed).to(device)
@@ -175,22 +175,28 @@ class Chain:
             statics: those of static bits, as numbers, with axes (world, track).
             conditions: as those of weights.
         """
-        changing = self.letters.any(0).nonzero().squeeze(-1)
-        power = 1 << torch.arange(len(changing), device=self.device)
-        known, places = (self.letters[:, changing] * power).sum(-1).sort()
-        words = (bits[..., changing] * power).sum(-1).permute(2, 1, 0).contiguous()
-        at = torch.searchsorted(known, words).clamp_max(len(known) - 1)
-        letters = torch.where(known[at] == words, places[at], len(known))
-        width = len(known) + 1
-        starts = letters + conditions.permute(2, 1, 0) * ((self.states + 1) * width)
-        target = torch.nn.functional.pad(self.target, (0, 1), value=self.states)
+        width = len(self.letters) + 1
+        starts = self._letters_of(bits).permute(2, 1, 0).contiguous()
+        starts += conditions.permute(2, 1, 0) * ((self.states + 1) * width)
+        target = torch.nn.functional.pad(self.target, (0, 1), value=self.states) * width
         state = self.starts[statics.T]
-        state = torch.where(state < 0, self.states, state)
-        edges = torch.empty_like(words)
-        for t in range(len(words)):
-            edges[t] = self._by_letter[starts[t] + state * width]
-            state = target[edges[t]]
+        row = torch.where(state < 0, self.states, state).reshape(-1) * width
+        edges = torch.empty_like(starts)
+        for place, edge in zip(starts.flatten(1), edges.flatten(1), strict=True):
+            torch.index_select(self._by_letter, 0, place.add_(row), out=edge)
+            torch.index_select(target, 0, edge, out=row)
         return edges
+
+    def _letters_of(self, bits: Tensor) -> Tensor:
+        """The letters that values are; the number of letters stands for none."""
+        words = torch.zeros(bits.shape[:-1], dtype=torch.int64, device=self.device)
+        known = torch.zeros(len(self.letters), dtype=torch.int64, device=self.device)
+        for place, bit in enumerate(self.letters.any(0).nonzero().squeeze(-1).tolist()):
+            words.add_(bits[..., bit], alpha=1 << place)
+            known.add_(self.letters[:, bit], alpha=1 << place)
+        known, places = known.sort()
+        at = torch.searchsorted(known, words).clamp_max(len(known) - 1)
+        return torch.where(known[at] == words, places[at], len(known))
 
     def moves(self, prior: Tensor) -> Tensor:
         """What edges weigh, with one more that is never open, by logarithms of the same axes."""
