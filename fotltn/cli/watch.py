@@ -150,7 +150,7 @@ def watch(
             read_once = source is None and redis is None
             journal = stack.enter_context(Journal(state, keep_input=read_once))
             if journal.resume(watch):
-                print(f"{state}: goes on after step {watch.count - 1:,}", file=sys.stderr)
+                print(f"{state}: continues after step {watch.count - 1:,}", file=sys.stderr)
         batches = _Batches(source, follow, redis, journal, stack)
         if watch.count == 0 and (header := batches.header()) is not None:
             watch = watching(header)
@@ -319,7 +319,7 @@ class _Teller:
         show(table)
         if self.levels.held_back:
             count = self.levels.held_back
-            say(f"{count:,} violation{'s were' if count != 1 else ' was'} not told.")
+            say(f"{count:,} violation{'s were' if count != 1 else ' was'} not reported.")
 
     def _json(self, value: dict[str, object]) -> None:
         from fotltn.monitor.events import SCHEMA

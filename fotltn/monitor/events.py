@@ -1,4 +1,4 @@
-"""What a watch tells: violations as they happen, what is open, and how it stands."""
+"""What a watch reports: violations as they happen, open cells, and how each axiom stands."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class CellEvent:
-    """Something became certain of a cell: a binding of an axiom at a time.
+    """Something became certain about a cell: a binding of an axiom at a time point.
 
     Args:
-        kind: `violation`; `resolved` if what was open came; `undecided` if the trace ended before;
-            `dropped` if an entity was forgotten.
+        kind: `violation`; `resolved` if an open cell became true; `undecided` if the trace ended
+            first; `dropped` if an entity of the cell was forgotten.
         axiom: its name.
         hard: whether the axiom is hard.
         binding: the entities by variable.
-        time: the time of the cell.
-        step: the step at which it was certain.
-        because: what made it so.
+        time: the time point of the cell.
+        step: the step at which the event became certain.
+        because: the causes of a violation.
     """
 
     kind: str
@@ -59,9 +59,11 @@ class CellEvent:
         }
 
     def __str__(self) -> str:
-        where = ", ".join(f"{variable} = {name}" for variable, name in self.binding.items())
-        when = "" if self.time == self.step else f", asked at {self.time}"
-        return f"step {self.step}: {self.axiom} {self.kind}{': ' * bool(where)}{where}{when}"
+        cell = [f"{variable} = {name}" for variable, name in self.binding.items()]
+        if self.time != self.step:
+            cell.append(f"time {self.time}")
+        verdict = "violated" if self.kind == "violation" else self.kind
+        return f"step {self.step}: {self.axiom} {verdict}{': ' * bool(cell)}{', '.join(cell)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,8 @@ class OpenCell:
         binding: the entities by variable.
         time: the time of the cell.
         needs: what must come, with the names of entities filled in, as of that time.
-        due: the step at which it is settled if nothing is stated until then; None if it waits on.
+        due: the step at which the cell is decided if nothing is stated before; None if there is
+            no such step.
         fails: whether it is violated then.
     """
 
@@ -102,10 +105,10 @@ class AxiomStanding:
 
     Args:
         axiom: its name.
-        violations: how many cells were violated so far.
-        recent: how many of these in the last steps, those of the window.
-        rate: that number by step.
-        open: how many cells wait for something.
+        violations: the number of violated cells so far.
+        recent: the number of these within the window of the last steps.
+        rate: `recent` per step.
+        open: the number of cells that wait for something.
         last: the step of the last violation, if there was one.
     """
 

@@ -31,13 +31,13 @@ End = Literal["undecided", "final"]
 
 
 class Watch(StepLoop[CellEvent]):
-    r"""Follows a trace and tells every violation of a theory's axioms.
+    r"""Follows a trace and reports every violation of a theory's axioms.
 
     >>> import fotltn as fot
     >>> theory = fot.parse("predicate Near, Stop\naxiom Obey: G(Near -> WX Stop)")
     >>> watch = fot.Watch(theory)
     >>> [str(event) for event in watch.steps([[("Near",)], [("Near",)], [("Stop",)]])]
-    ['step 1: Obey violation, asked at 0']
+    ['step 1: Obey violated: time 0']
     """
 
     def __init__(
@@ -57,18 +57,18 @@ class Watch(StepLoop[CellEvent]):
 
         Args:
             theory: what to watch.
-            entities: names by sort of those who are there from the start. Others may come.
+            entities: the names, by sort, of entities present from the start. Others may come.
             header: the same with static facts and values: an object with the keys of a first line,
                 or that line itself.
-            threshold: the degree from which on a fact is true.
-            presence: predicates that say where entities are present. A cell counts where its
-                entities are present when they are used.
-            resolved: tell of cells that were open and came true, too.
-            window: the number of steps of counts and rates.
-            forget: every so many steps, entities of which nothing was true since the last look are
-                forgotten, with what is open of them. Without it, nobody is.
-            horizon: the number of steps of the trace, if it is known. Then a violation is told as
-                soon as no trace of that length can be without it.
+            threshold: a fact is true if its degree is at least this.
+            presence: predicates that are true where entities are present. A cell counts only if
+                its entities are present when they are used.
+            resolved: also report open cells that become true.
+            window: the number of steps for recent counts and rates.
+            forget: every so many steps, forget the entities about which nothing was true since the
+                last look, with their open cells. Without it, no entity is forgotten.
+            horizon: the number of steps of the trace, if it is known. A violation is then reported
+                as soon as no trace of that length can avoid it.
 
         Raises:
             DataError: the header does not fit the theory, or a predicate of presence is none.

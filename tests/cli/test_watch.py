@@ -41,7 +41,7 @@ def test_levels_hold_back_and_count():
     assert told == ["violation", "undecided", "undecided", "standings"]
     assert events(result.stdout)[-1]["held_back"] == 2
     result = run("--hard-only", "--input", str(STEPS))
-    assert "3 violations were not told." in result.stdout
+    assert "3 violations were not reported." in result.stdout
 
 
 def test_it_goes_on_from_its_state(tmp_path):
@@ -49,7 +49,7 @@ def test_it_goes_on_from_its_state(tmp_path):
     state = str(tmp_path / "state")
     first = run("--json", "--state", state, text="\n".join(lines[:6]) + "\n")
     second = run("--json", "--state", state, "--end", "undecided", text="\n".join(lines[6:]))
-    assert "goes on after step 4" in second.stderr
+    assert "continues after step 4" in second.stderr
     told = [
         {k: v for k, v in e.items() if k != "number"}
         for e in events((tmp_path / "state" / "events.jsonl").read_text())

@@ -407,6 +407,20 @@ def test_rates_go_by_the_last_steps():
     assert (standing.violations, standing.recent, standing.rate, standing.last) == (3, 1, 0.25, 2)
 
 
+@pytest.mark.parametrize(
+    ("kind", "binding", "time", "line"),
+    [
+        ("violation", {"x": "ego", "y": "bo"}, 4, "step 5: A violated: x = ego, y = bo, time 4"),
+        ("violation", {"x": "ego"}, 5, "step 5: A violated: x = ego"),
+        ("resolved", {}, 4, "step 5: A resolved: time 4"),
+        ("undecided", {}, 5, "step 5: A undecided"),
+        ("dropped", {"x": "ego"}, 0, "step 5: A dropped: x = ego, time 0"),
+    ],
+)
+def test_the_line_of_an_event(kind, binding, time, line):
+    assert str(CellEvent(kind, "A", False, binding, time, 5)) == line
+
+
 def test_levels():
     def event(axiom: str, hard: bool = False) -> CellEvent:
         return CellEvent("violation", axiom, hard, {}, 0, 0)

@@ -57,8 +57,9 @@ function alarms(events) {
   const fresh = events.filter((event) => known === null || event.number > known || newest < known);
   for (const event of fresh.reverse()) {
     const item = element("li");
-    const asked = event.time === event.step ? "" : `, asked at ${count(event.time)}`;
-    item.append(element("b", event.axiom), ` at step ${count(event.step)}: ${named(event.binding)}${asked}`);
+    const time = event.time === event.step ? "" : `time ${count(event.time)}`;
+    const cell = [named(event.binding), time].filter(Boolean).join(", ");
+    item.append(element("b", event.axiom), ` at step ${count(event.step)}${cell && `: ${cell}`}`);
     const because = event.because.map((one) => `${one.formula} at ${count(one.time)} ${one.truth}`).join(", ");
     item.append(element("span", because, "because soft"));
     list.prepend(item);
