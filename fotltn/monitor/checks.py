@@ -23,7 +23,7 @@ class Checked(NamedTuple):
 class Checker:
     """Checks names, arities, degrees and results against a signature."""
 
-    def __init__(self, signature: Signature, hard: Set[str]) -> None:
+    def __init__(self, signature: Signature, hard: Set[str] = frozenset()) -> None:
         """The degrees of `hard` predicates are 0 or 1."""
         self.signature, self.hard = signature, hard
 

@@ -1,14 +1,10 @@
-"""Steps against a theory: facts are checked, entities come, and what is stated is noted.
-
-Both a watch and a monitor take their steps in so. A subclass says how facts are noted.
-"""
+"""Steps into a roster: facts are checked, entities come, and what is true goes to its bits."""
 
 from __future__ import annotations
 
 import itertools
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence, Set
-from typing import Any, Generic, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from fotltn.errors import DataError, name_hint
 from fotltn.logic import core as c
@@ -21,8 +17,8 @@ from fotltn.syntax import theory as th
 
 _MOST_KNOWN = 200_000  # facts that were checked before
 
-#: What a fact is noted as.
-V = TypeVar("V")
+#: Where the bits of a fact are.
+Entry = tuple[dict[Key, int], Key]
 
 #: Entities that come with a step: sorts and names.
 Arrivals = dict[tuple[str, str], None]
@@ -40,41 +36,28 @@ def fixed_sorts(signature: Signature, header: Header) -> set[str]:
     }
 
 
-class Intake(ABC, Generic[V]):
+class Intake:
     """Checks steps against a signature and enters them into a roster.
 
     Attributes:
         closed: the sorts of which nobody new may come.
         begun: whether there was a step.
-        known: what facts, and texts of facts, are noted as.
+        known: where the bits of facts are, by these and by their texts.
+        heard: by sort and name, the last step at which something was true.
     """
 
-    def __init__(self, signature: Signature, roster: Roster, hard: Set[str] = frozenset()) -> None:
-        """Nobody is there but constants.
-
-        Args:
-            signature: what facts are about.
-            roster: where they go.
-            hard: predicates whose degrees are 0 or 1.
-        """
+    def __init__(self, signature: Signature, roster: Roster) -> None:
+        """Nobody is there but constants."""
         self.signature, self.roster = signature, roster
         self.declared: dict[str, th.PredicateDecl | th.RelationDecl | th.FunctionDecl] = {
             **signature.predicates, **signature.relations, **signature.functions,
         }  # fmt: skip
-        self.checker = Checker(signature, hard)
+        self.checker = Checker(signature)
         self.closed: set[str] = set()
         self.begun = False
-        self.known: dict[tuple[Any, ...] | str, V] = {}
-
-    # --- how facts are noted -------------------------------------------------------------------
-
-    @abstractmethod
-    def entry(self, name: str, args: Key) -> V:
-        """What a fact that changes is noted as."""
-
-    @abstractmethod
-    def note(self, plain: Sequence[V], graded: Sequence[V], degrees: Sequence[float]) -> None:
-        """Note the facts of a step: those with degree 1, and others with their degrees."""
+        self.known: dict[tuple[Any, ...] | str, Entry] = {}
+        self.constants: dict[str, set[str]] = {}
+        self.heard: dict[str, dict[str, int]] = {}
 
     # --- the beginning -------------------------------------------------------------------------
 
@@ -112,8 +95,8 @@ class Intake(ABC, Generic[V]):
         if not self.begun or step.values or self.roster.results:
             return False
         known = self.known
-        plain: list[V] = []
-        graded: list[V] = []
+        plain: list[Entry] = []
+        graded: list[Entry] = []
         degrees: list[float] = []
         try:
             for fact in step.facts:
@@ -133,13 +116,13 @@ class Intake(ABC, Generic[V]):
         learn_texts(step, known)
         return True
 
-    def _noted(self, plain: list[V], graded: list[V], degrees: list[float]) -> bool:
+    def _noted(self, plain: list[Entry], graded: list[Entry], degrees: list[float]) -> bool:
         """Note facts that are known, unless their degrees have to be checked."""
         if graded:
             both = {id(entry) for entry in plain} | {id(entry) for entry in graded}
-            if self.checker.hard or len(both) < len(plain) + len(graded):
+            if len(both) < len(plain) + len(graded):
                 return False
-        self.note(plain, graded, degrees)
+        self._note(plain, graded, degrees)
         return True
 
     def check(self, step: TraceStep) -> tuple[list[Checked], Arrivals]:
@@ -184,8 +167,8 @@ class Intake(ABC, Generic[V]):
         if not isinstance(step, Header):
             for results in self.roster.results.values():
                 results.append({})
-        plain: list[V] = []
-        graded: list[V] = []
+        plain: list[Entry] = []
+        graded: list[Entry] = []
         degrees: list[float] = []
         for item in checked:
             name, args = item.symbol, item.args
@@ -198,14 +181,33 @@ class Intake(ABC, Generic[V]):
                     self.known.clear()
                 key = (name, *args)
                 if key not in self.known:
-                    self.known[key] = self.entry(name, args)
+                    self.known[key] = self.roster.facts[name], args
                 (plain if item.value == 1 else graded).append(self.known[key])
                 if item.value != 1:
                     degrees.append(item.value)
         if not isinstance(step, Header):
             self.begun = True
-            self.note(plain, graded, degrees)
+            self._note(plain, graded, degrees)
             learn_texts(step, self.known)
+
+    def _note(
+        self, plain: Sequence[Entry], graded: Sequence[Entry], degrees: Sequence[float]
+    ) -> None:
+        """Note what is true at the next step of the batch."""
+        roster = self.roster
+        bit = 1 << roster.count
+        if bit == 1:
+            for rows, args in plain:
+                rows[args] = 1
+        else:
+            for rows, args in plain:
+                rows[args] = rows.get(args, 0) | bit
+        if graded:
+            threshold = roster.threshold
+            for (rows, args), degree in zip(graded, degrees, strict=True):
+                if degree >= threshold:
+                    rows[args] = rows.get(args, 0) | bit
+        roster.count += 1
 
     def _fix(self, item: Checked) -> None:
         roster, name, args = self.roster, item.symbol, item.args
@@ -229,24 +231,12 @@ class Intake(ABC, Generic[V]):
                 raise contradiction(step, item, old)
             return
         if self.begun and any(mention in new for mention in self._mentions(item)):
-            self.late(step, item)
             return
         old = self.roster.static[name].get(item.args, 0.0 if self.begun else item.value)
-        if not self.agree(old, item.value):
+        if (old >= self.roster.threshold) != (item.value >= self.roster.threshold):
             hint = "it is static: it cannot change for those who are there"
             more = "; state it in the first line, or when an entity comes" * self.begun
             raise contradiction(step, item, old, hint + more)
-
-    def late(self, step: TraceStep, item: Checked) -> None:
-        """Check a static fact about somebody who comes after the first step.
-
-        Raises:
-            DataError: it cannot be taken in then.
-        """
-
-    def agree(self, old: float, new: float) -> bool:
-        """Whether two degrees of a static fact say the same."""
-        return old == new
 
     def _complete(self, step: TraceStep, stated: Mapping[tuple[str, Key], Any]) -> None:
         """Every function that changes has a value for all arguments; at first, every function."""
@@ -264,6 +254,37 @@ class Intake(ABC, Generic[V]):
                 if function.static:
                     raise DataError(f"the function {missing} in the first line")
                 raise wrong(step, missing, ("values",))
+
+    # --- who is forgotten ----------------------------------------------------------------------
+
+    def hear(self) -> None:
+        """Note of whom something was true in a batch."""
+        roster, heard = self.roster, self.heard
+        for sort, names in roster.came.items():
+            known = heard.setdefault(sort, {})
+            if len(known) < len(names):
+                known |= {name: step for name, step in names.items() if name not in known}
+        for predicate in roster.changing:
+            sorts = self.signature.predicates[predicate].sorts
+            for args, bits in roster.facts[predicate].items():
+                step = roster.start + bits.bit_length() - 1
+                for sort, name in zip(sorts, args, strict=True):
+                    heard[sort][name] = max(step, heard[sort][name])
+
+    def gone(self, since: int) -> dict[str, set[str]]:
+        """Those of whom nothing was true since a step, by sort."""
+        gone: dict[str, set[str]] = {}
+        for sort, known in self.heard.items():
+            for name, step in known.items():
+                if step >= since:
+                    continue
+                if name not in self.constants[sort] and sort not in self.closed:
+                    gone.setdefault(sort, set()).add(name)
+            for name in gone.get(sort, ()):
+                del known[name]
+        if gone:
+            self.known.clear()
+        return gone
 
     # --- names ---------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from fotltn.monitor.axiom_watch import AxiomWatch
 from fotltn.monitor.conditions import Conditions, PastCondition
-from fotltn.monitor.entries import Entries
+from fotltn.monitor.intake import Intake
 from fotltn.monitor.obligations import Function, Promise
 from fotltn.monitor.open_cells import LeafWatch, OpenCells
 from fotltn.monitor.roster import Roster
@@ -18,7 +18,7 @@ VERSION = 2
 
 
 def packed(
-    roster: Roster, entries: Entries, conditions: Conditions, axioms: Mapping[str, AxiomWatch]
+    roster: Roster, entries: Intake, conditions: Conditions, axioms: Mapping[str, AxiomWatch]
 ) -> dict[str, Any]:
     """Everything that a watch knows, between two steps."""
     return {
@@ -53,7 +53,7 @@ def packed(
 def unpack(
     data: Mapping[str, Any],
     roster: Roster,
-    entries: Entries,
+    entries: Intake,
     conditions: Conditions,
     axioms: Mapping[str, AxiomWatch],
 ) -> None:

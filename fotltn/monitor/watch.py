@@ -12,8 +12,8 @@ from fotltn.logic.check import CheckedTheory
 from fotltn.logic.check import check as check_theory
 from fotltn.monitor.axiom_watch import TOLD, AxiomWatch
 from fotltn.monitor.conditions import Conditions
-from fotltn.monitor.entries import Entries
 from fotltn.monitor.events import AxiomStanding, CellEvent, OpenCell
+from fotltn.monitor.intake import Intake
 from fotltn.monitor.leaves import watched
 from fotltn.monitor.loop import MOST_STEPS, StepLoop
 from fotltn.monitor.open_cells import LeafWatch, Outcome, Ranges
@@ -87,7 +87,7 @@ class Watch(StepLoop[CellEvent]):
         self._kind = {"version": VERSION, "theory": text, "set of options": options}
         self.theory, self.signature, self.window = checked, checked.signature, window
         self.roster = Roster(checked.signature, threshold)
-        self.entries = Entries(checked.signature, self.roster)
+        self.entries = Intake(checked.signature, self.roster)
         self.conditions = Conditions(self.roster)
         self.table = TransitionTable()
         self.axioms: dict[str, AxiomWatch] = {}
