@@ -87,14 +87,16 @@ def threshold_of(tables: Tables, name: str, threshold: float | None = None) -> f
 
 
 def two_valued(
-    tables: Tables, threshold: float | None = None, names: Iterable[str] | None = None
-) -> Tables:
+    tables: Tables, threshold: float | None = None, names: Iterable[str] | None = None,
+    *, budget: int = BUDGET,
+) -> Tables:  # fmt: skip
     """Return the tables with Booleans in place of degrees; cached.
 
     Args:
         tables: the tables.
         threshold: the smallest degree that counts as true; by default, that of each predicate.
         names: the predicates that are needed; by default, all.
+        budget: bytes that intermediate results of a definition may take.
 
     Raises:
         DataError: the threshold is out of range.
@@ -106,7 +108,7 @@ def two_valued(
     def made() -> Tables:
         true: dict[str, Tensor | SparseTable] = {}
         for name in _in_order(tables, chosen):
-            read = partial(_truth, tables, name, threshold, true)
+            read = partial(_truth, tables, name, threshold, true, budget)
             true[name] = tables.derived(("true", name, threshold), read)
         # in the order of the tables, and without predicates that only definitions need
         there = {n: true[n] for n in tables.predicates if n in chosen}
@@ -144,6 +146,7 @@ def _truth(
     name: str,
     threshold: float | None,
     true: dict[str, Tensor | SparseTable],
+    budget: int,
 ) -> Tensor | SparseTable:
     """Return the truth of a predicate; for a defined one, from the truth of the others."""
     table = tables.table(name)
@@ -155,7 +158,7 @@ def _truth(
     checked = tables.decisions.definitions[name]
     world = replace(tables, predicates=true, decisions=None)
     value = crisp_rows.everywhere(
-        checked.formula, world, threshold=None, budget=BUDGET, what=called(name)
+        checked.formula, world, threshold=None, budget=budget, what=called(name)
     )
     truth = tables.everywhere(arranged(value, checked.free, tables, static=False))
     # A single trace or time still stands for all; for a static predicate, the first counts.

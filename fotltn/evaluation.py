@@ -326,7 +326,7 @@ class Evaluator:
         formulas = list(self.formulas.values())
         if tables.decisions is not None:
             used = predicates_in(*formulas)
-            tables = two_valued(tables, self.threshold, used)
+            tables = two_valued(tables, self.threshold, used, budget=self.budget)
 
         def truths(part: Tables) -> dict[str, Value]:
             return {

@@ -164,7 +164,8 @@ def answers(
     lengths = tuple(tables.lengths.tolist())
     cores = {name: one.formula for name, one in formulas.items()}
     if view.semantics.boolean:
-        tables = two_valued(tables, view.threshold, predicates_in(*cores.values()))
+        used = predicates_in(*cores.values())
+        tables = two_valued(tables, view.threshold, used, budget=view.budget)
     values = evaluate_all(cores, tables, view.semantics, at=point, budget=view.budget)
     every = {}
     for name, (axes, tensor) in values.items():

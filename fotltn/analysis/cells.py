@@ -132,7 +132,7 @@ class Cells:
     def boolean(self) -> Tables:
         """The tables of what the formula uses, in two-valued logic."""
         used = predicates_in(self.formula)
-        return two_valued(self.tables, self.view.threshold, used)
+        return two_valued(self.tables, self.view.threshold, used, budget=self.view.budget)
 
     def threshold_of(self, predicate: str) -> float | None:
         """The degree from which on a predicate is true; None if it follows from others."""

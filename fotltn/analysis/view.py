@@ -143,7 +143,8 @@ class View:
         """The degrees of closed formulas on each trace; raises what `degrees` does."""
         tables = self.tables
         if self.semantics.boolean:
-            tables = two_valued(tables, self.threshold, predicates_in(*formulas.values()))
+            used = predicates_in(*formulas.values())
+            tables = two_valued(tables, self.threshold, used, budget=self.budget)
         return trace_values(formulas, tables, self.semantics, self.budget)
 
     def ask(self, formula: str | Formula, *, at: Time = 0) -> Answer:

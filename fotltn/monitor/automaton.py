@@ -105,10 +105,6 @@ class Automaton:
         assert isinstance(node, c.Shift | c.Until)  # others keep nothing
         return TRUE if (node.weak if isinstance(node, c.Shift) else node.dual) else FALSE
 
-    def point(self, letter: int) -> _Point:
-        """The values of all parts at a point with these letters, without a past."""
-        return _Point(self, AutomatonState(0, True, False, FALSE, ()), letter)
-
     def next(self, state: AutomatonState, letter: int | bool) -> AutomatonState:
         """The state after a step, whose letters are true where `letter` has a bit.
 

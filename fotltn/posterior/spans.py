@@ -33,11 +33,6 @@ class TrackSpans:
     first: Tensor
     last: Tensor
 
-    @property
-    def longest(self) -> int:
-        """The most points that a track has."""
-        return int(self.lengths.max()) if len(self.lengths) else 0
-
     def late(self, times: Tensor) -> Tensor:
         """Where tracks begin that begin later than their traces, with axes (track, time)."""
         begins = self.begins.unsqueeze(-1)

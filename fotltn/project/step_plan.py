@@ -21,7 +21,7 @@ from fotltn.format import count, share, size
 from fotltn.learn.blocks import BLOCKS, TraceBlocks, numbers_of_block, tree_parts
 from fotltn.learn.fit import fit
 from fotltn.learn.identity import Digests, leaves
-from fotltn.learn.optimisers import make_optimiser, without_compiler
+from fotltn.learn.optimisers import make_optimiser, plain_step, without_compiler
 from fotltn.learn.progress import Epoch
 from fotltn.learn.ranks import ALONE
 from fotltn.learn.steps import DataStream, StreamedBlock
@@ -184,7 +184,7 @@ def _state_numbers(task: Task) -> float:
     training = task.training
     with without_compiler():
         optimiser = make_optimiser(training.optimiser, [one], training.rate, training.options)
-        optimiser.step()
+        plain_step(optimiser)()
     held = [t for t in optimiser.state[one].values() if isinstance(t, Tensor)]
     return sum(t.numel() for t in held if t.dim()) / one.numel()
 
