@@ -98,6 +98,18 @@ def signed(value: float | None, digits: int = 3) -> str:
     return f"+{text}" if value is not None and value > 0 and text.strip("0.") else text
 
 
+def points(value: float | None) -> str:
+    """A difference of two shares in percentage points, with as many digits as `share` gives.
+
+    >>> [points(v) for v in (0.5, -0.0213, 0.0004, -1e-9, 0.0, None)]
+    ['+50 pp', '−2.1 pp', '+0.04 pp', '−<0.001 pp', '0 pp', '–']
+    """
+    if value is None or math.isnan(value):
+        return NONE
+    sign = "+" if value > 0 else "−" if value < 0 else ""
+    return f"{sign}{share(abs(value)).removesuffix(' %')} pp"
+
+
 def about(value: float) -> str:
     """A large number with few digits.
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from fotltn.errors import DataError, Diagnostic, missing
 from fotltn.files import write_files
-from fotltn.format import count, degree, entered, number, share, signed
+from fotltn.format import count, degree, entered, number, points, share, signed
 from fotltn.reporting.svg import inline_svg
 
 if TYPE_CHECKING:
@@ -66,7 +66,8 @@ def templates(*folders: Path) -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {f.__name__: f for f in (number, degree, entered, share, count, signed)}
+    written = (number, degree, entered, share, points, count, signed)
+    environment.filters |= {f.__name__: f for f in written}
     return environment
 
 
