@@ -1,7 +1,6 @@
 """The page of a running watch, in a real browser and by its JSON."""
 
 import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,10 @@ from fotltn.monitor.watch import Watch
 from fotltn.syntax.load import parse_theory
 from fotltn.web.live import Followed
 from fotltn.web.serve import live_server
-from tests.browser import FLAGS
-from tests.patience import PATIENCE
+from tests.browser import FOCUSED, assert_easy, browser, objections, opening, tab_to
 from tests.web.conftest import TOKEN, Served, client_of, serving
+
+__all__ = ["browser"]
 
 THEORY = """
 sort ped
@@ -104,41 +104,61 @@ def test_other_folders_are_refused(tmp_path):
         Followed(tmp_path)
 
 
-def test_a_browser_follows(running, page_server):
-    sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
-    with sync_api.sync_playwright() as tool:
-        path = shutil.which("chromium") or shutil.which("chromium-browser")
-        if path is None and not Path(tool.chromium.executable_path).exists():
-            pytest.skip("there is no Chromium; install one, or run: playwright install chromium")
-        browser = tool.chromium.launch(executable_path=path, args=FLAGS)
-        page = browser.new_page(base_url=page_server.url)
-        complaints: list[str] = []
-        page.on("console", lambda m: complaints.append(m.text) if m.type == "error" else None)
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.set_default_timeout(1000 * PATIENCE)
-        page.goto(f"/?token={TOKEN}")
-        page.get_by_text("1 step, goes on").wait_for()
-        assert page.get_by_text("None so far.").is_visible()
-        # Without a reload, what happens shows.
-        running.go_on([("Crossing", "<b>bo</b>")], [])
-        page.locator("#alarms li").wait_for()
-        assert "Looks at step 1: y = <b>bo</b>" in page.locator("#alarms li").inner_text()
-        assert "Looking(<b>bo</b>) at 1 false" in page.locator("#alarms li").inner_text()
-        due = page.locator("#open tbody tr").inner_text().split("\t")
-        assert [text.strip() for text in due] == [
-            "Ends", "y = <b>bo</b>", "1", "F[<=3] Safe(<b>bo</b>)", "4",
-        ]  # fmt: skip
-        assert page.locator("#axioms svg rect").count() == 1
-        running.go_on([], [])
-        page.locator("#alarms li").nth(1).wait_for()
-        assert page.locator("#open tbody tr").count() == 0
-        running.journal.write(running.watch.finish())
-        running.journal.tell(running.watch, at_once=True)
-        page.get_by_text("5 steps, has ended").wait_for()
-        assert page.locator("#alarms li").count() == 2
-        narrow = browser.new_page(base_url=page_server.url, viewport={"width": 360, "height": 700})
-        narrow.goto(f"/?token={TOKEN}")
-        narrow.get_by_text("has ended").wait_for()
-        assert narrow.evaluate("document.documentElement.scrollWidth") <= 360
-        browser.close()
-    assert complaints == []
+@pytest.fixture
+def page(browser: Any, page_server: Served) -> Iterator[Any]:
+    """The page as somebody opens it who has the address."""
+    for visit in opening(browser, page_server.url, TOKEN):
+        yield visit()
+
+
+def test_a_browser_follows(running, page):
+    page.get_by_text("1 step, goes on").wait_for()
+    assert page.get_by_text("None so far.").is_visible()
+    # Without a reload, what happens shows.
+    running.go_on([("Crossing", "<b>bo</b>")], [])
+    page.locator("#alarms li").wait_for()
+    assert "Looks at step 1: y = <b>bo</b>" in page.locator("#alarms li").inner_text()
+    assert "Looking(<b>bo</b>) at 1 false" in page.locator("#alarms li").inner_text()
+    due = page.locator("#open tbody tr").inner_text().split("\t")
+    assert [text.strip() for text in due] == [
+        "Ends", "y = <b>bo</b>", "1", "F[<=3] Safe(<b>bo</b>)", "4",
+    ]  # fmt: skip
+    assert page.locator("#axioms svg rect").count() == 1
+    running.go_on([], [])
+    page.locator("#alarms li").nth(1).wait_for()
+    assert page.locator("#open tbody tr").count() == 0
+    running.journal.write(running.watch.finish())
+    running.journal.tell(running.watch, at_once=True)
+    page.get_by_text("5 steps, has ended").wait_for()
+    assert page.locator("#alarms li").count() == 2
+
+
+def test_the_page_is_easy_to_reach_and_to_read(running, page):
+    page.get_by_text("1 step, goes on").wait_for()
+    assert_easy(page)  # while nothing is there
+    running.go_on(*[[("Crossing", f"somebody {n}")] for n in range(40)])
+    page.locator("#alarms li").nth(40).wait_for()
+    page.locator("#open tbody tr").first.wait_for()
+    assert_easy(page)
+    page.set_viewport_size({"width": 360, "height": 700})
+    assert objections(page) == ""  # what scrolls there can be reached
+
+
+def test_the_page_with_the_keyboard_alone(running, page):
+    running.go_on(*[[("Crossing", f"somebody {n}")] for n in range(40)])
+    page.locator("#alarms li").nth(40).wait_for()
+    page.keyboard.press("Tab")
+    assert page.evaluate(FOCUSED) == "Skip to content"
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    assert page.evaluate(FOCUSED) == "Axioms and their violations"  # past what is above
+    tab_to(page, "Alarms, the newest first")
+    page.keyboard.press("End")
+    page.wait_for_function("document.querySelector('.alarms').scrollTop > 100")
+    running.go_on([("Crossing", "one more")])
+    page.get_by_text("y = one more").first.wait_for()
+    assert page.evaluate(FOCUSED) == "Alarms, the newest first"  # what is new takes no focus
+    tab_to(page, "Open obligations and their deadlines")
+    tab_to(page, "as JSON")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**format=json")
