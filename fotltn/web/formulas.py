@@ -19,15 +19,31 @@ from fotltn.web.visit import MAX_FORMULA, Visit, listing
 #: What can be asked for: the value first, or all at once.
 PARTS = ("value", "all")
 
+#: The orders of rows: the lowest degrees first, or by name.
+SORTS = ("violation", "name")
 
-#: What buttons insert, and what it means.
-OPERATORS = (
-    ("forall x. ", "for all"), ("exists x. ", "there is"), ("!", "not"), (" & ", "and"),
-    (" | ", "or"), (" -> ", "if, then"), ("G ", "always"), ("F ", "at some time"),
-    ("X ", "at the next time"), ("WX ", "at the next time, if any"), (" U ", "until"),
-    (" R ", "releases"), ("H ", "always before"), ("O ", "once before"),
-    ("Y ", "at the time before"), (" S ", "since"), ("F[0,5] ", "within five steps"),
-)  # fmt: skip
+#: What buttons insert, and what it means, by groups.
+OPERATORS = {
+    "Quantifiers and connectives": (
+        ("forall x. ", "for every entity"), ("exists x. ", "for some entity"), ("!", "not"),
+        (" & ", "and"), (" | ", "or"), (" -> ", "implies"), (" <-> ", "both imply each other"),
+    ),
+    "Comparisons": (
+        (" = ", "equal"), (" != ", "not equal"), (" < ", "less"), (" <= ", "at most"),
+        (" > ", "greater"), (" >= ", "at least"),
+    ),
+    "The future": (
+        ("X ", "at the next time point"), ("WX ", "at the next time point, if there is one"),
+        ("F ", "now or later"), ("G ", "now and at every later time point"), (" U ", "until"),
+        (" W ", "until, or to the end"), (" R ", "releases"), (" M ", "releases, and happens"),
+    ),
+    "The past": (
+        ("Y ", "at the previous time point"),
+        ("WY ", "at the previous time point, if there is one"), ("O ", "now or before"),
+        ("H ", "now and at every earlier time point"), (" S ", "since"), (" T ", "triggers"),
+    ),
+    "Bounds": (("F[0,5] ", "within five steps"), ("F+ ", "later, without the present")),
+}  # fmt: skip
 
 
 def _vocabulary(theory: CheckedTheory) -> list[str]:
@@ -70,8 +86,8 @@ async def formula(state: WebState, request: Request) -> Response:
             return answer(request, "formula.html", content)
         return _page(visit, {**content, "shown": shown, "again": True})
     heat, closed = seen.heat, seen.standing.value is not None
-    sort = visit.choice("sort", ("violation", "name"), "violation")
-    order = heat.order if sort == "violation" else heat.order.sort().values
+    sort = visit.choice("sort", SORTS, SORTS[0])
+    order = heat.order if sort == SORTS[0] else heat.order.sort().values
     rows = listing(visit, heat.cells, order, sort, heat.truth if closed else None)
     if form == "bytes":
         return rows.part(heat.bytes)
@@ -111,6 +127,8 @@ def _page(visit: Visit, content: dict[str, Any]) -> Response:
         "most": MAX_FORMULA,
         "spans": spans,
         "find": visit.text("find"),
+        "sort": visit.choice("sort", SORTS, SORTS[0]),
+        "sorts": SORTS,
     }
     return visit.answer("formula.html", {}, {**around, **content})
 

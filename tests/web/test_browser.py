@@ -310,6 +310,46 @@ def test_many_pairs_and_a_search_by_name(browser, tmp_path):
             one.close()
 
 
+def test_rows_of_a_formula_are_sorted_searched_and_paged(browser, tmp_path):
+    """Four hundred bindings, of which the first fifteen show at first."""
+    (tmp_path / "t.fot").write_text("sort agent\npredicate Near(agent, agent)\n")
+    names = [f"a{i:02}" for i in range(20)]
+    pairs = [(x, y) for x in names for y in names if (x, y) != ("a07", "a19")]
+    rows = [f"Near,{x},{y},{t}" for x, y in pairs for t in (0, 1)]
+    (tmp_path / "f.csv").write_text("\n".join(["predicate,arg1,arg2,time", *rows]) + "\n")
+    for running in served(side_of_facts(tmp_path / "t.fot", [tmp_path / "f.csv"])):
+        for visit in opening(browser, running.url, TOKEN):
+            page = visit("/formula")
+            page.keyboard.type("Near(x, y)")
+            page.get_by_text("1 to 15 of 400").wait_for()
+            table = page.locator("section:has(> #rows) tbody")
+            assert table.locator("tr").first.inner_text().startswith("x = a07, y = a19")
+            page.get_by_role("link", name="Next").click()
+            page.get_by_text("16 to 30 of 400").wait_for()
+            assert page.evaluate(FOCUSED) == "Bindings, false ones first"
+            tab_to(page, "Previous")
+            page.get_by_label("Sort by").select_option("name")
+            page.get_by_role("button", name="Show").click()
+            page.get_by_role("heading", name="Bindings", exact=True).wait_for()
+            assert table.locator("tr").first.inner_text().startswith("x = a00, y = a00")
+            tab_to(page, "Entity")
+            page.keyboard.type("a07 a19")
+            page.keyboard.press("Enter")
+            page.wait_for_url("**find=a07*")
+            ready(page)
+            assert table.locator("tr").count() == 2
+            assert page.locator(".pager").count() == 0
+            box = page.get_by_label("A formula")
+            box.fill("!Near(x, y)")  # what was chosen stays
+            page.locator("#result:not([data-again]) .formula", has_text="¬").wait_for()
+            assert page.get_by_label("Entity").input_value() == "a07 a19"
+            assert table.locator("tr").count() == 2
+            page.get_by_label("Entity").fill("nobody")
+            page.keyboard.press("Enter")
+            page.get_by_text("No binding fits.").wait_for()
+            assert_easy(page)
+
+
 # --- with the keyboard alone ------------------------------------------------------------------
 
 

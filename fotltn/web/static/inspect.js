@@ -59,10 +59,11 @@ async function visit(address, { back = false, top = 0 } = {}) {
 function arrive(hash, top) {
   const place = hash && document.getElementById(hash.slice(1));
   const heading = place || document.querySelector("h1");
-  if (!document.querySelector("[autofocus]")) {
+  const box = document.querySelector("[autofocus]");
+  if (place || !box) {
     heading.tabIndex = -1;
     heading.focus({ preventScroll: true });
-  } else document.querySelector("[autofocus]").focus({ preventScroll: true });
+  } else box.focus({ preventScroll: true });
   if (place) place.scrollIntoView({ behavior: "instant" });
   else scrollTo({ top, behavior: "instant" });
   begin();
