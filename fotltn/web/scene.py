@@ -14,11 +14,13 @@ from fotltn.analysis.axes import columns
 from fotltn.analysis.over_time import shades
 from fotltn.analysis.overview import Overview
 from fotltn.errors import FotError
+from fotltn.format import finite
 from fotltn.logic.core import REAL
 from fotltn.semantics.tables import Tables
 from fotltn.web.places import where
 from fotltn.web.responses import RefusedError, query
 from fotltn.web.state import WebState
+from fotltn.web.timeline import plane_axes, timeline
 from fotltn.web.visit import Visit
 
 #: The most entities of a scene, and the most violations that are named at a time.
@@ -36,12 +38,15 @@ PLANES = (("x", "y"), ("lon", "lat"), ("longitude", "latitude"))
 
 async def scene(state: WebState, request: Request) -> Response:
     """The entities of a sort in a trace, over time."""
-    visit = Visit(state, request, ("model", "trace", "sort", "t", "find"))
+    visit = Visit(state, request, ("model", "trace", "sort", "predicate", "t", "find"))
     inspected, tables = visit.inspected, visit.inspected.view.tables
     sorts = [name for name, size in tables.sizes.items() if size and predicates_of(tables, name)]
     if not sorts:
         raise RefusedError(404, "no predicate is about one entity alone: there is no scene")
     sort = visit.choice("sort", sorts, sorts[0])
+    predicates = predicates_of(tables, sort)
+    moving = [name for name in predicates if not tables.signature.predicates[name].static]
+    predicate = visit.choice("predicate", predicates, (moving or predicates)[0])
     trace = visit.trace or 0
     length = min(MAX_TIMES, tables.length(trace))
     time = visit.number("t", 0, length - 1)
@@ -58,11 +63,19 @@ async def scene(state: WebState, request: Request) -> Response:
         ),
     )
     content = {"model": inspected.name, "trace": tables.names.trace(trace), "sort": sort,
-               "sorts": sorts, "time": time, "times": length, **drawn}  # fmt: skip
+               "sorts": sorts, "find": visit.text("find"), "predicate": predicate, "time": time,
+               "times": length, **drawn}  # fmt: skip
     more = {
         "frames": _packed(drawn, degrees),
         "now": {name: table[:, time].tolist() for name, table in degrees.items()},
-        "same_place": {**visit.same, "trace": visit.trace_name},
+        "timeline": timeline(degrees[predicate], drawn["violations"]),
+        "axes": plane_axes(_plane_names(tables, sort) or (), drawn["plane"] or ()),
+        "asked": {
+            **visit.same,
+            "trace": visit.trace_name,
+            "sort": visit.text("sort"),
+            "find": visit.text("find"),
+        },
     }
     return visit.answer("scene.html", content, more)
 
@@ -154,16 +167,24 @@ def _plane(
     tables: Tables, sort: str, trace: int, chosen: Tensor, length: int
 ) -> list[list[list[float]]] | None:
     """Where entities are, by functions that say so: for each time and entity, two numbers."""
+    pair = _plane_names(tables, sort)
+    if pair is None:
+        return None
+    axes = []
+    for name in pair:
+        table = tables.function(name).cpu().double()
+        table = table[trace if table.shape[0] > 1 else 0][chosen]
+        axes.append(table.expand(len(chosen), max(length, table.shape[-1]))[:, :length])
+    return torch.stack(axes, -1).transpose(0, 1).tolist()
+
+
+def _plane_names(tables: Tables, sort: str) -> tuple[str, str] | None:
+    """The functions that say where entities of a sort are."""
     declared = tables.signature.functions
     for pair in PLANES:
         if all(n in declared and declared[n].sorts == (sort,) and declared[n].result == REAL
                and n in tables.functions for n in pair):  # fmt: skip
-            axes = []
-            for name in pair:
-                table = tables.function(name).cpu().double()
-                table = table[trace if table.shape[0] > 1 else 0][chosen]
-                axes.append(table.expand(len(chosen), max(length, table.shape[-1]))[:, :length])
-            return torch.stack(axes, -1).transpose(0, 1).tolist()
+            return pair
     return None
 
 
@@ -178,5 +199,5 @@ def _packed(drawn: dict[str, Any], degrees: dict[str, Tensor]) -> dict[str, Any]
         "predicates": [packed(table.tobytes()) for table in fine],
         "violations": packed(bytes(v for row in drawn["violations"] for v in row)),
         "violated": drawn["violated"],
-        "plane": drawn["plane"],
+        "plane": finite(drawn["plane"]),
     }

@@ -243,7 +243,7 @@ def test_a_scene_plays_and_follows_its_slider(visit):
     clock.focus()
     page.keyboard.press("ArrowRight")
     assert told.inner_text() == "time 4"
-    cells = page.locator("tbody tr").first.locator("td").all_inner_texts()
+    cells = page.locator("[data-facts] tbody tr").first.locator("td").all_inner_texts()
     bytes_now = [values[0][4] for values in scene["predicates"].values()]
     assert [float(text.strip("<>")) for text in cells[:-1]] == pytest.approx(
         [byte / 254 for byte in bytes_now], abs=0.006
@@ -256,6 +256,27 @@ def test_a_scene_plays_and_follows_its_slider(visit):
     assert re.search(r"t=\d+", page.url)
 
 
+def test_a_timeline_shows_a_predicate_and_leads_to_a_time(visit):
+    page = visit("/scene?t=3")
+    scene = page.request.get("/scene?format=json").json()
+    line = page.locator(".timeline tbody svg").first
+    violated = sum(map(bool, scene["violations"][0]))
+    assert f"violations at {violated} time point" in line.get_attribute("aria-label")
+    box = line.bounding_box()
+    page.mouse.click(box["x"] + box["width"] * 10.5 / 16, box["y"] + 5)
+    assert page.locator(".player output").inner_text() == "time 10"
+    assert "t=10" in page.url
+    marks = page.locator(".timeline .now")
+    assert {marks.nth(i).get_attribute("x") for i in range(marks.count())} == {"10"}
+    assert marks.count() == len(scene["entities"])
+    assert scene["predicate"] != "Stop"
+    page.get_by_label("Predicate").select_option("Stop")
+    page.locator("section:has(> #timeline)").get_by_role("button", name="Show").click()
+    page.get_by_role("columnheader", name="Stop over time").wait_for()
+    assert page.evaluate(FOCUSED) == "Timeline"
+    assert page.locator(".player output").inner_text() == "time 10"  # which stays
+
+
 def test_a_plane_moves_with_the_slider(browser, tmp_path):
     for running in served(scenes.plane(tmp_path)):
         for visit in opening(browser, running.url, TOKEN):
@@ -263,13 +284,18 @@ def test_a_plane_moves_with_the_slider(browser, tmp_path):
             circles = page.locator("svg.plane circle")
             assert circles.count() == 5
             assert page.locator("svg.plane circle.wrong").count() == 3  # two cars, one person
+            axes = page.locator("svg.plane .axes text").all_text_contents()
+            assert axes[-2:] == ["x", "y"]
+            assert {"−40", "0", "40"} <= set(axes)
+            assert page.get_by_text("violates an axiom at this time point").is_visible()
+            assert_easy(page)
             before = [circles.nth(i).get_attribute("cx") for i in range(5)]
             tab_to(page, "Time")
             for _ in range(3):
                 page.keyboard.press("ArrowRight")
             after = [circles.nth(i).get_attribute("cx") for i in range(5)]
             moved = [one != other for one, other in zip(before, after, strict=True)]
-            names = page.locator("svg.plane text").all_text_contents()
+            names = page.locator("svg.plane .dots text").all_text_contents()
             assert {name for name, far in zip(names, moved, strict=True) if far} == {"c1", "c2"}
             page.get_by_role("link", name="Brake").first.click()
             page.wait_for_url("**/axiom/Brake/cell?*")
