@@ -187,7 +187,7 @@ def test_two_models(camera, two_models):
 
 
 def test_a_scene_on_a_plane(camera, plane):
-    page = camera.at(plane, "/scene?t=20", height=1000)
+    page = camera.at(plane, "/scene?t=20", height=1440)
     text = camera.take(page, "inspect/scene.png")
     assert page.locator("svg.plane circle").count() == 5
     assert "time 20" in text
