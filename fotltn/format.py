@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 #: What stands where there is no value.
@@ -75,6 +75,16 @@ def count(value: int | None) -> str:
     ('16,000', '–')
     """
     return NONE if value is None else f"{value:,}"
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names as a sentence lists them.
+
+    >>> listed(["x"]), listed(["x", "y", "time"])
+    ('x', 'x, y and time')
+    """
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def amount(value: float | None) -> str:

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from fotltn.analysis.cells import Cells
 from fotltn.analysis.evaluate_cells import CellBlock
+from fotltn.format import listed
 from fotltn.logic import core as c
 from fotltn.logic.prefix import Prefix, outer, prefix
 from fotltn.semantics.config import Fold, PMean, Semantics, TNorm
@@ -63,18 +64,19 @@ class Errors:
 
     def words(self, part: Prefix, traces: int, inner: bool) -> str:
         """What the cells are, and what a share is of."""
-        what = [f"binding of {', '.join(a.name for a in part.axes)}"] if part.axes else []
+        what = [axis.name for axis in part.axes]
         what += ["time"] if part.timed else []
         what += ["trace"] if traces > 1 else []
-        cells = f"each {', '.join(what)}" if what else "the axiom as a whole"
+        bound = "binding of " if part.axes else ""
+        cells = f"one row per {bound}{listed(what)}" if what else "the axiom as a whole"
         shares = {
-            ErrorMeasure.MEAN: f"of the sum of (1 - value)^{self.p:g}",
-            ErrorMeasure.WORST: "all of the worst, in equal parts",
-            ErrorMeasure.LOGARITHM: "of the sum of -log(value)",
-            ErrorMeasure.SUM: "of the sum of 1 - value",
+            ErrorMeasure.MEAN: f"share is the row's part of the sum of (1 - value)^{self.p:g}",
+            ErrorMeasure.WORST: "the worst rows have equal shares, all others none",
+            ErrorMeasure.LOGARITHM: "share is the row's part of the sum of -log(value)",
+            ErrorMeasure.SUM: "share is the row's part of the sum of 1 - value",
         }[self.measure]
         rest = "; the forall and G inside are taken as a whole" if inner else ""
-        return f"{cells}; a share is {shares}{rest}"
+        return f"{cells}; {shares}{rest}"
 
 
 def shared_cells(cells: Cells) -> tuple[Cells, Errors]:

@@ -243,7 +243,8 @@ class Report:
         facts = sum(one.facts for one in self.predicates.values())
         names = f"{len(self.predicates)} predicate{'s' * (len(self.predicates) != 1)}"
         score, chance = (number(self.mean[name].value) for name in ("pr_auc", "chance"))
-        return f"<metrics of {names}, {facts:,} facts: mean PR-AUC {score}, chance {chance}>"
+        tested = f"{facts:,} fact{'s' * (facts != 1)}"
+        return f"<metrics of {names}, {tested}: mean PR-AUC {score}, chance {chance}>"
 
     def _repr_html_(self) -> str:
         heads = ["predicate", "facts", "true", "PR-AUC", "chance", "ROC-AUC", "accuracy", "ECE"]

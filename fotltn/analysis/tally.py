@@ -51,7 +51,8 @@ class CellTally(Record):
 
     def words(self, *more: str) -> str:
         """The numbers in words, with some more before what does not count."""
-        parts = [f"{count(self.violated)} of {count(self.decided)} cells are violated"]
+        verb = "is" if self.violated == 1 else "are"
+        parts = [f"{count(self.violated)} of {count(self.decided)} cells {verb} violated"]
         parts += [f"{count(self.undecided)} undecided"] if self.undecided else []
         text = ", ".join([*parts, *more])
         if self.absent:

@@ -120,7 +120,7 @@ class WorstCells(CellTally):
             )
             for v in self
         ]
-        words = f"{self.axiom}: value {degree(self.value)}; {self.summary}. Cells: {self.cells}."
+        words = f"{self.axiom}: value {degree(self.value)}; {self.summary}; {self.cells}."
         return table(heads, rows, left=["value", "binding", "atoms"], caption=words)
 
 

@@ -219,6 +219,6 @@ def print_metrics(model: Model) -> None:
     """How good the predictions of test facts are, by predicate."""
     report = model.metrics()
     if report is None:
-        print("No facts are held back for testing, so that there are no metrics.")
+        print("No facts are held back for testing, so there are no metrics.")
     else:
         show(metrics_table(report, probabilities=model.posterior is not None))

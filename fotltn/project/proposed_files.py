@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 
+from fotltn.format import listed
 from fotltn.logic.check import check
 from fotltn.project.propose import Proposal
 from fotltn.project.proposed_rules import always
@@ -18,7 +19,7 @@ _FEW = 5  # with fewer entities, none are held back for testing
 def theory_text(proposal: Proposal) -> str:
     """Return the text of the proposed theory."""
     files = [t.file for t in proposal.tables if not t.note]
-    lines = [f"# What {_listed(files)} state, and rules that hold on the labels.", ""]
+    lines = [f"# What {listed(files)} state, and rules that hold on the labels.", ""]
     lines += [f"sort {', '.join(proposal.sorts)}"]
     for table in proposal.tables:
         if declared := list(_declared(table)):
@@ -63,7 +64,7 @@ def project_text(proposal: Proposal, folder: str | None) -> str:
     """Return the text of the proposed settings, for tables in the project or in another folder."""
     main, tables = proposal.main, [t for t in proposal.tables if not t.note]
     learned = [c for t in tables for c in t.of(Role.LEARNED)]
-    files = _listed(t.file for t in proposal.tables)
+    files = listed(t.file for t in proposal.tables)
     whose = "its" if len(proposal.tables) == 1 else "their"
     lines = [f"# A project for {files}, proposed from {whose} columns. Check every line."]
     lines += ["", _said('method = "auto"', "gradients or, with hard axioms, sampled worlds")]
@@ -203,11 +204,6 @@ def _inputs(proposal: Proposal) -> Iterator[str]:
 
 def _said(setting: str, comment: str) -> str:
     return f"{setting:<28} # {comment}"
-
-
-def _listed(names: Iterable[str]) -> str:
-    *others, last = names
-    return f"{', '.join(others)} and {last}" if others else last
 
 
 def _many(columns: Iterable[TableColumn]) -> bool:

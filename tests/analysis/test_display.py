@@ -153,6 +153,7 @@ def test_metrics_are_a_line_and_a_table():
     scores = {"Stop": ([1, 0, 1], [0.9, 0.2, 0.7]), "Run": ([0, 1], [0.1, 0.6])}
     measured = report(scores)
     assert repr(measured) == "<metrics of 2 predicates, 5 facts: mean PR-AUC 1.000, chance 0.583>"
+    assert repr(report({"Stop": ([1], [0.9])})).startswith("<metrics of 1 predicate, 1 fact: ")
     page = shown(measured)
     assert page.count("<tr") == 4
     assert "0.583" in page

@@ -210,7 +210,10 @@ def test_what_a_violation_says():
     )
     found = violations(axiom, model, STABLE_PRODUCT.with_p(2), end="final")
     assert found.axiom == "N1"
-    assert found.cells == "each binding of x, time; a share is of the sum of (1 - value)^2"
+    assert (
+        found.cells
+        == "one row per binding of x and time; share is the row's part of the sum of (1 - value)^2"
+    )
     assert (found.count, found.violated, found.weak, found.absent) == (6, 2, 3, 0)
     assert [v.violated for v in found] == [
         True,
@@ -240,7 +243,7 @@ def test_what_a_violation_says():
     assert (open_ended.violated, open_ended.undecided, open_ended.weak) == (1, 1, 3)
     assert [v.standing for v in open_ended] == ["yes", "undecided", "no"]
     assert [v.share for v in open_ended] == [v.share for v in found]
-    assert open_ended.summary == "1 of 5 cells are violated, 1 undecided, 3 not fully true"
+    assert open_ended.summary == "1 of 5 cells is violated, 1 undecided, 3 not fully true"
 
 
 def test_violations_come_before_weak_cells_with_larger_errors():
@@ -326,7 +329,7 @@ def test_where_p_differs_the_outer_mean_is_split():
     semantics = replace(STABLE_PRODUCT, forall=PMean(2), always=PMean(6))
     found = violations(axiom, model, semantics)
     assert found.cells == (
-        "each binding of x; a share is of the sum of (1 - value)^2; "
+        "one row per binding of x; share is the row's part of the sum of (1 - value)^2; "
         "the forall and G inside are taken as a whole"
     )
     inner = [

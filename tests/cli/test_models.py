@@ -234,13 +234,16 @@ def test_violations_of_an_axiom(call):
     status, out, err = call("violations", "scene", "A6", "--top", 3)
     assert (status, err) == (0, "")
     found = load_model("scene/model").violations("A6", top=3)
+    verb = "is" if found.violated == 1 else "are"
     lines = out.splitlines()
     assert lines[0].startswith("A6: forall x. G(Car(x) -> Run(x) | Stop(x))")
     assert lines[1] == (
-        f"Value {found.value:.3f}; {found.violated:,} of {found.decided:,} cells are violated, "
+        f"Value {found.value:.3f}; {found.violated:,} of {found.decided:,} cells {verb} violated, "
         f"{found.weak:,} not fully true."
     )
-    assert lines[2].startswith("Each binding of x, time; a share is of the sum of (1 - value)^4")
+    assert lines[2].startswith(
+        "One row per binding of x and time; share is the row's part of the sum of (1 - value)^4"
+    )
     head, *body = rows(out)
     assert head == ["violated", "share", "value", "if", "then", "time", "binding", "atoms"]
     assert len(body) == 3
