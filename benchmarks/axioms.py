@@ -95,7 +95,7 @@ def main() -> None:
                 "than compiled": taken / best[0], "MB": held / 1e6,
                 "times more memory": held / ours[1],
             })  # fmt: skip
-    title = f"forward and backward, {n} entities, {horizon} steps, {facts.facts:,} facts"
+    title = f"forward and backward, {n:,} entities, {horizon:,} steps, {facts.facts:,} facts"
     report(title, rows, args.json)
 
 

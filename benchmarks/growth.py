@@ -121,7 +121,7 @@ def main() -> None:
     least = min(r["ns per fact or cell"] for r in rows)
     for row in rows:
         row["times the least"] = row["ns per fact or cell"] / least
-    report(f"the thirteen axioms, {args.horizon} steps", rows, args.json)
+    report(f"the thirteen axioms, {args.horizon:,} steps", rows, args.json)
 
 
 if __name__ == "__main__":

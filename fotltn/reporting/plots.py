@@ -35,7 +35,6 @@ from fotltn.reporting.theme import (
     drawing,
     error_colours,
     legend_above,
-    line_across,
     whole_ticks,
 )
 from fotltn.reporting.theme import footer as footer
@@ -60,8 +59,8 @@ _NOTHING = "no binding of the rule counts at any time, so there is nothing to dr
 def training_curves(history: Sequence[Epoch], *, ax: Axes | None = None) -> Axes:
     """The loss by epoch, with its parts: that of the facts, and that of the axioms.
 
-    What decides which epoch is kept is drawn where it is another number than the loss. The epoch
-    that was kept has a dotted line.
+    What decides which epoch is kept is drawn where it is another number than the loss. The best
+    epoch, which was kept, has a dotted line; the legend says of how many epochs.
 
     Args:
         history: the epochs, as `model.history` has them.
@@ -114,14 +113,15 @@ def axiom_curves(
 
 @contextmanager
 def _by_epoch(history: Sequence[Epoch], what: str, ax: Axes | None) -> Iterator[Axes]:
-    """Axes for something by epoch; the epoch that was kept is marked."""
+    """Axes for something by epoch; the best epoch, which was kept, is marked."""
     if not history:
         raise DataError("there are no epochs to draw; the model is not trained")
     best = max((e.number for e in history if e.best), default=None)
     with drawing(ax) as ax:
         yield ax
         if best is not None and len(history) > 1:
-            ax.axvline(best, color=GREY, label=f"kept: epoch {best}", **DOTTED)
+            label = f"kept: epoch {count(best)} of {count(history[-1].number)}"
+            ax.axvline(best, color=GREY, label=label, **DOTTED)
         ax.set_xlabel("epoch")
         whole_ticks(ax, [epoch.number for epoch in history])
         ax.set_ylabel(what)
@@ -173,6 +173,7 @@ def precision_recall(
         _known("predicate", name, scores)
         if reason := pr_auc(*scores[name]).reason:
             raise DataError(f"'{name}' has no curve of precision and recall: {reason}")
+    several = len(chosen) > 1
     with drawing(ax, 4.2, 3.6) as ax:
         for i, name in enumerate(chosen):
             colour = SERIES[i % len(SERIES)]
@@ -180,21 +181,18 @@ def precision_recall(
             heights = (*curve.precision[:-1], curve.precision[-2])  # the last one is by convention
             ax.step(
                 curve.recall, heights, where="post", color=colour, lw=1.5,
-                label=f"{name} {number(area)}",
+                label=f"{name if several else 'PR-AUC'} {number(area)}",
             )  # fmt: skip
             level = chance(scores[name][0]).value
-            if len(chosen) == 1:
-                line_across(ax, level, "chance", left=True)
-            else:
-                ax.axhline(level, color=colour, label=f"chance, {name}", **DOTTED)
+            label = f"chance, {name}" if several else f"chance {number(level)}"
+            ax.axhline(level, color=colour if several else GREY, label=label, **DOTTED)
         ax.set_xlabel("recall")
         ax.set_ylabel("precision")
         ax.set_xlim(-0.02, 1.02)
         ax.set_ylim(-0.02, 1.05)
-        if len(chosen) > 1:
-            legend_above(ax)
-        else:
-            ax.set_title(f"{chosen[0]}: PR-AUC {number(area)}, chance {number(level)}")
+        if not several:
+            ax.set_title(chosen[0])
+        legend_above(ax)
     return ax
 
 
@@ -202,7 +200,7 @@ def calibration(measured: Calibration, *, title: str = "", ax: Axes | None = Non
     """The share of true facts against the predicted degree, by bins; bars count the facts.
 
     Where predictions are calibrated, points lie on the diagonal. Bars are as high as their share
-    of all facts, and have the number of facts above them.
+    of all facts. The number of facts stands above each, at the top, where no line runs.
 
     Args:
         measured: the bins, as `model.metrics().predicates["Stop"].calibration` has them.
@@ -221,12 +219,14 @@ def calibration(measured: Calibration, *, title: str = "", ax: Axes | None = Non
         widths = [0.86 * (b.high - b.low) for b in bins]
         shares = [b.count / total for b in bins]
         ax.bar(places, shares, widths, color=GREY, alpha=0.25, lw=0, label="share of facts")
-        for place, share, one in zip(places, shares, bins, strict=True):
+        written: dict[str, Any] = {"textcoords": "offset points", "fontsize": 6.5, "color": GREY}
+        for place, one in zip(places, bins, strict=True):
             text = count(one.count) if one.count < 10_000 else about(one.count)
-            ax.annotate(
-                text, (place, share), xytext=(0, 1.5), textcoords="offset points", ha="center",
-                va="bottom", fontsize=6.5, color=GREY,
-            )  # fmt: skip
+            ax.annotate(text, (place, 1), xytext=(0, 5), ha="center", va="bottom", **written)
+        ax.annotate(
+            "facts", (0, 1), xycoords=("axes fraction", "data"), xytext=(-5, 5), ha="right",
+            va="bottom", **written,
+        )  # fmt: skip
         ax.plot([0, 1], [0, 1], color=GREY, label="calibrated", **DOTTED)
         ax.plot(
             [b.predicted for b in bins], [b.true for b in bins], color=BLUE, marker="o",
@@ -235,7 +235,7 @@ def calibration(measured: Calibration, *, title: str = "", ax: Axes | None = Non
         ax.set_xlabel("predicted degree")
         ax.set_ylabel("share that is true")
         ax.set_xlim(-0.02, 1.02)
-        ax.set_ylim(-0.02, 1.06)
+        ax.set_ylim(-0.02, 1.16)
         if title:
             ax.set_title(title)
         legend_above(ax)
@@ -295,10 +295,11 @@ def truth_over_time(rule: TruthOverTime | Band, *, ax: Axes | None = None) -> Ax
 
 
 def heat_map(rule: TruthOverTime | BindingRows, *, top: int = 30, ax: Axes | None = None) -> Axes:
-    """The worst bindings of a rule, one a row, against time; the fuller the colour, the falser.
+    """The worst bindings of a rule, one a row, against time.
 
-    A bar above the map says which degree a colour stands for. A cell is grey where it does not
-    count, because a guard excludes it or its trace has ended.
+    The stronger the colour, the lower the degree. A bar above the map says which degree a colour
+    stands for. A cell is grey where it does not count, because a guard excludes it or its trace
+    has ended.
 
     Args:
         rule: what `model.truth_over_time` gives, or the first rows of it.

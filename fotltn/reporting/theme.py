@@ -161,17 +161,12 @@ def _width(ax: Axes) -> float:
     return figure.get_figwidth() / columns
 
 
-def line_across(ax: Axes, value: float, text: str, *, left: bool = False) -> None:
-    """A dotted line across, with its name above it at the right, or below it at the left."""
+def line_across(ax: Axes, value: float, text: str) -> None:
+    """A dotted line across, with its name above it at the right."""
     ax.axhline(value, color=GREY, **DOTTED)
-    place: dict[str, Any] = (
-        {"xytext": (2, -2.5), "ha": "left", "va": "top"}
-        if left
-        else {"xytext": (-2, 2.5), "ha": "right", "va": "bottom"}
-    )
     ax.annotate(
-        text, (0 if left else 1, value), xycoords=("axes fraction", "data"),
-        textcoords="offset points", color=GREY, fontsize=8, **place,
+        text, (1, value), xycoords=("axes fraction", "data"), xytext=(-2, 2.5), ha="right",
+        va="bottom", textcoords="offset points", color=GREY, fontsize=8,
         bbox={"facecolor": WHITE, "edgecolor": "none", "alpha": 0.8, "pad": 0.8},
     )  # fmt: skip
 

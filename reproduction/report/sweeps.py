@@ -138,7 +138,7 @@ def _bands(records: Sequence[Record]) -> str:
     """Say what lines and bands stand for."""
     counts = sorted(Counter((r.data, r.method, r.fraction) for r in records).values())
     few, many = counts[0], counts[-1]
-    runs = f"{many} runs" if few == many else f"{few} to {many} runs"
+    runs = f"{many:,} runs" if few == many else f"{few:,} to {many:,} runs"
     return f"mean and standard deviation of {runs}" if many > 1 else "one run each"
 
 

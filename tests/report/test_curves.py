@@ -52,7 +52,7 @@ def test_training_curves():
     assert found["loss"] == [e.loss for e in history]
     assert found["facts"] == [e.facts for e in history]
     assert found["axioms"] == [e.axioms for e in history]
-    assert "kept: epoch 4" in found
+    assert "kept: epoch 4 of 6" in found
     assert "watched" not in found
     assert "watched" in lines(plots.training_curves(epochs(6, watched=0.1)))
 
@@ -70,7 +70,7 @@ def test_training_without_axioms_and_of_one_epoch():
 def test_axiom_curves_name_the_lowest():
     ax = plots.axiom_curves(epochs(20))
     assert named(ax) == [
-        "other axioms", "C", "A", "B", "kept: epoch 4",
+        "other axioms", "C", "A", "B", "kept: epoch 4 of 20",
     ]  # fmt: skip
     chosen = plots.axiom_curves(epochs(20), axioms=["D"])
     assert lines(chosen)["D"] == [0.99] * 20
@@ -82,7 +82,8 @@ def test_precision_and_recall():
     given = scores()
     ax = plots.precision_recall(given, "P")
     area = average_precision_score(*given["P"])
-    assert ax.get_title() == f"P: PR-AUC {area:.3f}, chance {given['P'][0].mean():.3f}"
+    assert ax.get_title() == "P"
+    assert named(ax) == [f"PR-AUC {area:.3f}", f"chance {given['P'][0].mean():.3f}"]
     curve = ax.get_lines()[0]
     recall, precision = np.asarray(curve.get_xdata()), np.asarray(curve.get_ydata())
     steps = -np.diff(recall) @ precision[:-1]
@@ -108,7 +109,7 @@ def test_calibration():
     full = [b for b in found.bins if b.count]
     assert lines(ax)["predictions"] == [b.true for b in full]
     assert [bar.get_height() for bar in ax.containers[0]] == [b.count / 200 for b in full]
-    assert [t.get_text() for t in ax.texts] == [str(b.count) for b in full]
+    assert [t.get_text() for t in ax.texts] == [*(str(b.count) for b in full), "facts"]
     with pytest.raises(DataError, match="no facts to draw"):
         plots.calibration(calibration([], []))
 
@@ -152,6 +153,45 @@ def test_legends_cover_no_data():
     assert not [ax for ax in figure.axes if covers(ax)]
     title = axes[1][0].title.get_window_extent()
     assert not title.overlaps(axes[1][0].get_legend().get_window_extent())
+
+
+def crossed(ax) -> list[str]:
+    """The texts on axes that lie on a line, on a bar or on one another, or outside the figure."""
+    ax.figure.canvas.draw()
+    boxes = {text: text.get_window_extent() for text in ax.texts}
+    paths = [one.get_transform().transform_path(one.get_path()) for one in ax.get_lines()]
+    paths += [bar.get_transform().transform_path(bar.get_path()) for bar in ax.patches]
+    edge = ax.figure.bbox
+    return [
+        text.get_text()
+        for text, box in boxes.items()
+        if any(path.intersects_bbox(box) for path in paths)
+        or any(box.overlaps(other) for one, other in boxes.items() if one is not text)
+        or any(box.overlaps(tick.get_window_extent()) for tick in ax.get_yticklabels())
+        or not (edge.contains(box.x0, box.y0) and edge.contains(box.x1, box.y1))
+    ]
+
+
+@pytest.mark.parametrize(("width", "height"), [(4.2, 3.6), (3.6, 2.8)])
+@pytest.mark.parametrize(
+    ("truth", "score"),
+    [
+        scores(count=200)["P"],
+        ([0] * 9 + [1], [0.05] * 9 + [0.95]),
+        ([1, 1, 1], [0.05, 0.55, 0.95]),
+        ([0, 1] * 40, [0.1 * (i % 10) + 0.05 for i in range(80)]),
+    ],
+)
+def test_texts_lie_on_no_line(truth, score, width, height):
+    _, axes = plots.subplots(1, 1, width=width, height=height)
+    plots.calibration(calibration(truth, score), title="P", ax=axes)
+    assert len(axes.texts) > 1
+    assert crossed(axes) == []
+    if len(set(truth)) > 1:
+        _, axes = plots.subplots(1, 1, width=width, height=height)
+        plots.precision_recall({"P": (truth, score)}, "P", ax=axes)
+        assert crossed(axes) == []
+        assert not covers(axes)
 
 
 def test_axes_of_subplots_have_the_look():
