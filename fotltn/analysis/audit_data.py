@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, assert_never
 
 from fotltn.analysis.influence import AxiomInfluence
 from fotltn.analysis.record import Record, look_up
@@ -26,6 +26,25 @@ class FindingKind(StrEnum):
     CONTRADICTED = "contradicted"  # violated by the labels
     GRADIENT = "gradient"  # learning mostly makes the antecedent false
     INFLUENCE = "influence"  # it hardly moves what is learned, and a guard would change that
+
+    @property
+    def meaning(self) -> str:
+        """What it says about several axioms, in a sentence."""
+        match self:
+            case FindingKind.VACUOUS:
+                return "they hold without evidence, so a high value says nothing"
+            case FindingKind.DILUTED:
+                return "an exists or F in them is a mean over many, and low even where it is true"
+            case FindingKind.UNDECIDED:
+                return "some cells fail only because the trace ends; a witness could still come"
+            case FindingKind.CONTRADICTED:
+                return "the labels violate them"
+            case FindingKind.GRADIENT:
+                return "learning satisfies them mostly by making their antecedents false"
+            case FindingKind.INFLUENCE:
+                return "they hardly move what is learned; fotltn audit --suggest finds guards"
+            case _:
+                assert_never(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ def report(
 
     It opens offline, light or dark, and prints well. It has metrics, training, every axiom with its
     audit, its truth over time and its worst bindings, precision and recall, calibration, the
-    theory, and where it all comes from; --brief is for readers who decide. An existing report is
+    theory, and where it all comes from; --brief is for decision makers. An existing report is
     replaced; any other file only with --force. Exit status: 0 if it is written, 1 if the input has
     errors, 2 for a wrong call.
     """
@@ -75,7 +75,12 @@ def report(
             text = brief_page(content) if brief else model_page(content, on_step=show)
     if printed is not None:
         write_pdf(text, printed)
-    deliver(content.told, content.as_dict, text, place, force=force, as_json=as_json)
+    beside = {"pdf": None if printed is None else str(printed)}
+    deliver(
+        content.told, lambda: beside | content.as_dict(), text, place, force=force, as_json=as_json
+    )
+    if printed is not None and not as_json:
+        print(f"{printed}: {size(printed.stat().st_size)}")
 
 
 def place_of(output: Path | None, *, force: bool, as_json: bool) -> Path | None:

@@ -131,4 +131,4 @@ def check_place(path: Path | str, *, force: bool = False) -> None:
         raise DataError(f"cannot write {path}: {error.strerror or error}") from None
     if head and MARK.encode() not in head:
         hint = "--force replaces it, or give another name with -o"
-        raise DataError(Diagnostic(f"{path} is there, and is no report of fotltn", hint=hint))
+        raise DataError(Diagnostic(f"{path} already exists and is not a fotltn report", hint=hint))

@@ -118,17 +118,25 @@ class ModelContent:
 
     @property
     def advice(self) -> tuple[str, ...]:
-        """What to do next."""
-        worst = {
-            one.audit.name: _case(one.worst) for one in self.axioms if one.audit.on_model.violated
-        }
-        return advice(self.metrics, self.audit, worst)
+        """What to do next, for a page that has the warnings."""
+        return advice(self.metrics, self.audit, self._worst())
+
+    @property
+    def brief_advice(self) -> tuple[str, ...]:
+        """What to do next, for a page without the warnings."""
+        return advice(self.metrics, self.audit, self._worst(), "in the full report")
+
+    def _worst(self) -> dict[str, str]:
+        """Where violated axioms are worst, in words."""
+        violated = [one for one in self.axioms if one.audit.on_model.violated]
+        return {one.audit.name: _case(one.worst) for one in violated}
 
     @property
     def told(self) -> str:
         """What there is, in a few words."""
-        many = len(self.axioms)
-        return f"{many} axiom{'s' * (many != 1)}, {self.size['test facts']:,} test facts"
+        many, tested = len(self.axioms), self.size["test facts"]
+        facts = f"{count(tested)} test fact{'s' * (tested != 1)}"
+        return f"{many} axiom{'s' * (many != 1)}, {facts}"
 
     @property
     def seeds(self) -> dict[str, int]:
@@ -242,7 +250,7 @@ def _size(model: Model) -> dict[str, int]:
 
 
 def brief_page(content: ModelContent) -> str:
-    """A page for who decides: a verdict, three numbers, what to do, and which axioms are violated.
+    """A page for decision makers: a verdict, three numbers, what to do, and the worst axioms.
 
     Raises:
         DataError: jinja2 or matplotlib is missing.
@@ -373,7 +381,7 @@ def _axiom(name: str, one: AxiomContent, *, drawn: bool = True) -> dict[str, Any
         "verdicts": [
             ("bad" if kind is FindingKind.CONTRADICTED else "warn", kind) for kind in kinds
         ],
-        "sentences": [f.message for f in one.findings],
+        "findings": one.findings,
         "wrong": not one.audit.on_model.holds,
         "worst": one.worst,
         "rows": rows,
@@ -387,14 +395,23 @@ def _axiom(name: str, one: AxiomContent, *, drawn: bool = True) -> dict[str, Any
 
 def _warnings(axioms: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Each kind of warning once, with the axioms that it is about."""
-    kinds: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    kinds: dict[tuple[str, FindingKind], list[dict[str, Any]]] = {}
     for one in axioms:
         for kind in one["verdicts"]:
             kinds.setdefault(kind, []).append(one)
     return [
-        {"badge": badge, "kind": kind, "axioms": about, "first": about[0]["sentences"][0]}
+        {"badge": badge, "kind": kind, "axioms": about, "text": _about(kind, about)}
         for (badge, kind), about in kinds.items()
     ]
+
+
+def _about(kind: FindingKind, axioms: list[dict[str, Any]]) -> str:
+    """What a kind of warning says, to follow the names of the axioms that it is about."""
+    if len(axioms) > 1:
+        return f": {kind.meaning}"
+    (one,) = axioms
+    findings: tuple[Finding, ...] = one["findings"]
+    return next(f.message for f in findings if f.kind is kind).removeprefix(one["name"])
 
 
 def _over_time(name: str, one: AxiomContent) -> Picture | None:
@@ -420,7 +437,9 @@ def _heat(name: str, one: AxiomContent) -> Picture | None:
         for row in rows[:3]
     ]
     label = f"Heat map of {one.audit.name}, the worst bindings against time: {'; '.join(first)}."
-    caption = "For whom, and when: the worst bindings; the fuller the colour, the falser."
+    caption = (
+        "For whom, and when: the worst bindings; the stronger the colour, the lower the degree."
+    )
     plot = partial(plots.heat_map, top=len(rows))
     figure = _drawn(plot, one.rows, 5.2, 0.9 + 0.19 * len(rows))
     return picture(figure, f"{name}-heat", label, caption)

@@ -11,14 +11,17 @@ import numpy as np
 
 from fotltn.analysis.metrics import pr_auc
 from fotltn.analysis.record import Record
-from fotltn.format import count, degree, number, share
+from fotltn.format import count, degree, listed, number, share
 
 if TYPE_CHECKING:
     from fotltn.analysis.audit_data import Audit, AxiomAudit
-    from fotltn.analysis.metrics import Report, Scores
+    from fotltn.analysis.metrics import PredicateReport, Report, Scores
 
 #: How often test facts are drawn again, and of how many facts in all draws there are at most.
 _DRAWS, _FACTS = 400, 20_000_000
+
+#: The most predicates, and the most things to do, that a report names.
+_MOST = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +34,7 @@ class ScoreInterval(Record):
 
     def __str__(self) -> str:
         """The score with its interval."""
-        return f"{number(self.value)} ({number(self.low)} to {number(self.high)})"
+        return f"{number(self.value)} (95 % interval: {number(self.low)} to {number(self.high)})"
 
 
 def mean_pr_auc(scores: Scores, seed: int = 0) -> ScoreInterval | None:
@@ -78,19 +81,31 @@ def _predictions(metrics: Report | None, interval: ScoreInterval | None) -> list
     facts = sum(one.facts for one in judged.values())
     chance = float(np.mean([one.chance.value for one in judged.values()]))
     if interval.low > chance:
-        words = "better than guessing"
+        words = "are better than guessing"
     elif interval.high < chance:
-        words = "worse than guessing"
+        words = "are worse than guessing"
     else:
-        words = "not told apart from guessing"
-    weakest = min((one.pr_auc.value - one.chance.value, name) for name, one in judged.items())[1]
-    one = judged[weakest]
+        words = "cannot be told apart from guessing"
     return [
-        f"On {count(facts)} test facts, predictions are {words}: the mean PR-AUC is {interval}, "
-        f"where guessing scores {number(chance)}.",
-        f"The least is gained on {weakest}: {number(one.pr_auc.value)}, where guessing scores "
-        f"{number(one.chance.value)}.",
+        f"On {count(facts)} test facts, predictions {words}: the mean PR-AUC is {interval}, where "
+        f"guessing scores {number(chance)}.",
+        _weakest(judged),
     ]
+
+
+def _weakest(judged: Mapping[str, PredicateReport]) -> str:
+    """The predicates that score below guessing, or else the one that improves least on it."""
+    gains = {name: one.pr_auc.value - one.chance.value for name, one in judged.items()}
+    scores = {name: (number(a.pr_auc.value), number(a.chance.value)) for name, a in judged.items()}
+    first, *others = sorted(gains, key=lambda name: (gains[name], name))
+    if gains[first] >= 0:
+        score, guessing = scores[first]
+        least = f"{score}, where guessing scores {guessing}"
+        return f"They improve least on guessing for {first}: {least}."
+    worse = [first, *(name for name in others if gains[name] < 0)]
+    words = ["{} ({}, guessing {})".format(name, *scores[name]) for name in worse[:_MOST]]
+    words += [f"{count(len(worse) - _MOST)} more"] if len(worse) > _MOST else []
+    return f"Scores are worse than guessing on {listed(words)}."
 
 
 def _axioms(audit: Audit | None) -> list[str]:
@@ -99,7 +114,9 @@ def _axioms(audit: Audit | None) -> list[str]:
     violated = by_attention(audit.axioms)
     violated = [one for one in violated if one.on_model.violated]
     if not violated:
-        return [f"None of the {count(len(audit.axioms))} axioms is violated."]
+        many = len(audit.axioms)
+        every = f"None of the {count(many)} axioms is" if many > 1 else "The axiom is not"
+        return [f"{every} violated."]
     first = violated[0]
     rate = first.on_model.rate or 0.0
     verb = "is" if len(violated) == 1 else "are"
@@ -115,12 +132,9 @@ def _axioms(audit: Audit | None) -> list[str]:
 #: From this gain over guessing on, and up to this calibration error, predictions need no remark.
 _GAIN, _OFF = 0.1, 0.1
 
-#: The most things to do that a report names.
-_MOST = 5
-
 
 def advice(
-    metrics: Report | None, audit: Audit | None, worst: Mapping[str, str]
+    metrics: Report | None, audit: Audit | None, worst: Mapping[str, str], place: str = "below"
 ) -> tuple[str, ...]:
     """What to do next, what matters most first.
 
@@ -128,14 +142,15 @@ def advice(
         metrics: of predictions of test facts.
         audit: of the axioms.
         worst: for violated axioms, where they are worst, in words.
+        place: where the warnings about axioms are, in words.
     """
     steps: list[str] = []
     violated = [] if audit is None else [a for a in by_attention(audit.axioms) if a.name in worst]
     for begin, one in zip(("Look at", "Then look at"), violated, strict=False):
         must = "must hold, and is violated" if one.hard else "is violated"
         rate = share(one.on_model.rate)
-        place = f"; begin with {worst[one.name]}" if worst[one.name] else ""
-        steps.append(f"{begin} {one.name}, which {must} in {rate} of its cells{place}.")
+        begun = f"; begin with {worst[one.name]}" if worst[one.name] else ""
+        steps.append(f"{begin} {one.name}, which {must} in {rate} of its cells{begun}.")
     if metrics is None:
         steps.append("Hold back some facts for testing, so that predictions can be judged.")
     else:
@@ -143,7 +158,7 @@ def advice(
     kinds = {} if audit is None else Counter(str(f.kind) for f in audit.warnings if f.axiom)
     if kinds:
         words = ", ".join(f"{number_of} {kind}" for kind, number_of in kinds.items())
-        steps.append(f"Go through the warnings about axioms in the full report: {words}.")
+        steps.append(f"Go through the warnings about axioms {place}: {words}.")
     return tuple(steps[:_MOST]) or ("Nothing needs attention.",)
 
 
@@ -153,13 +168,13 @@ def _about_predictions(metrics: Report) -> list[str]:
     weak = [n for n, one in judged.items() if one.pr_auc.value - one.chance.value < _GAIN]
     if weak:
         steps.append(
-            f"Give more labels or axioms for {', '.join(weak)}: predictions are hardly better than "
-            "guessing."
+            f"Give more labels or axioms for {listed(weak)}: predictions are little or no better "
+            "than guessing."
         )
     off = [n for n, one in metrics.predicates.items() if one.ece.defined and one.ece.value > _OFF]
     if off:
         steps.append(
-            f"Do not read degrees of {', '.join(off)} as probabilities: they are more than "
+            f"Do not read degrees of {listed(off)} as probabilities: they are more than "
             f"{number(_OFF, 1)} off."
         )
     return steps

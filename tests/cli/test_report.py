@@ -68,6 +68,19 @@ def test_the_content_as_data(call, home):
     assert [v["value"] for v in own] == [v["value"] for v in worst["violations"]]
 
 
+def test_a_pdf_is_named(call, home, monkeypatch):
+    monkeypatch.setattr("fotltn.reporting.pdf.browser", lambda: "a browser")
+    monkeypatch.setattr("fotltn.reporting.pdf.printed", lambda _: b"%PDF" + bytes(1020))
+    out = call("report", "small", "--brief", "-o", "brief.html", "--pdf").out
+    page, pdf = out.splitlines()
+    assert page.startswith("brief.html: 2 axioms, ")
+    assert pdf == "brief.pdf: 1.02 KiB"
+    assert (home / "brief.pdf").exists()
+    told = json.loads(call("report", "small", "-o", "brief.html", "--pdf", "--json").out)
+    assert (told["file"], told["pdf"]) == ("brief.html", "brief.pdf")
+    assert json.loads(call("report", "small", "--json").out)["pdf"] is None
+
+
 def test_the_usual_name(call, home):
     assert call("report", "small").out.startswith("report.html: 2 axioms, ")
     (home / "report.html").unlink()
@@ -79,7 +92,7 @@ def test_the_usual_name(call, home):
         (["nowhere"], "cannot read"),
         (["empty.jsonl"], "it is a file, not a folder"),
         (["runs", "-o", "."], "it is a folder"),
-        (["runs", "-o", "notes.txt"], "notes.txt is there, and is no report of fotltn"),
+        (["runs", "-o", "notes.txt"], "notes.txt already exists and is not a fotltn report"),
         (["runs", "-o", "notes.txt/x.html"], "cannot write notes.txt/x.html"),
         (["runs", "-o", "/dev/full", "--force"], "it is not a plain file"),
         (["runs", "--threshold", "0"], "a threshold must be above 0"),

@@ -11,13 +11,16 @@ import pytest
 import torch
 
 import fotltn
+from fotltn.analysis.audit_data import Finding, FindingKind
+from fotltn.analysis.metrics import report as metrics_of
 from fotltn.analysis.over_time import TruthOverTime
 from fotltn.analysis.violations import WorstCell
 from fotltn.format import number
 from fotltn.project.model import Model, load_model
+from fotltn.reporting import model_report
 from fotltn.reporting.html import MARK, write_page
 from fotltn.reporting.model_report import ModelContent, brief_page, model_content, model_page
-from fotltn.reporting.verdict import advice, by_attention, mean_pr_auc
+from fotltn.reporting.verdict import advice, by_attention, mean_pr_auc, verdict
 from fotltn.semantics.reference import evaluate as reference
 from tests.project.common import trained
 from tests.report.pages import Page, checked
@@ -215,6 +218,11 @@ def test_without_axioms():
     assert not any("axioms by epoch" in label for label in labels(page))
 
 
+def test_only_several_traces_have_at_most_so_many_steps(page):
+    assert "2 traces of at most 5 steps" in " ".join(page.all("header")[0].text.split())
+    assert "1 trace of 6 steps, " in " ".join(report(small()).all("header")[0].text.split())
+
+
 def test_a_trace_of_one_point():
     page = report(small(given=facts(times=1)))
     assert "It is fully true at every binding and time." in page.by_id("axiom-1").text
@@ -294,7 +302,7 @@ def test_a_report_is_replaced_and_another_file_is_not(tmp_path):
     write_page(ours + "2", page)
     assert page.read_text() == ours + "2"
     page.write_text("my notes")
-    with pytest.raises(fotltn.DataError, match="is no report of fotltn"):
+    with pytest.raises(fotltn.DataError, match="is not a fotltn report"):
         write_page(ours, page)
     assert page.read_text() == "my notes"
     write_page(ours, page, force=True)
@@ -367,6 +375,30 @@ def test_scores_are_told_from_guessing_only_where_they_can_be():
     assert mean_pr_auc({"Q": ([1.0, 1.0], [0.1, 0.2])}) is None
 
 
+def sentences(scores: dict[str, tuple[list[float], list[float]]]) -> tuple[str, ...]:
+    return verdict(metrics_of(scores), mean_pr_auc(scores), None)
+
+
+def test_predicates_below_guessing_are_listed():
+    truth = [1.0, 0.0] * 50
+    good = [0.9 if t else 0.1 for t in truth]
+    bad = [(0.1 if t else 0.8) + 0.001 * i for i, t in enumerate(truth)]
+    first, second = sentences({"Good": (truth, good), "Fair": (truth, [0.5] * 100)})
+    assert first.startswith("On 200 test facts, predictions are better than guessing: ")
+    assert " (95 % interval: " in first
+    assert second == "They improve least on guessing for Fair: 0.500, where guessing scores 0.500."
+    _, second = sentences(
+        {"Good": (truth, good), "Bad": (truth, bad), "Ill": (truth[:-1], bad[:-1])}
+    )
+    assert second.startswith("Scores are worse than guessing on ")
+    assert "Bad (0.312, guessing 0.500)" in second
+    assert " and " in second
+    assert "Ill (" in second
+    assert "Good" not in second
+    _, second = sentences({f"P{i}": (truth, bad) for i in range(8)})
+    assert second.endswith("P4 (0.312, guessing 0.500) and 3 more.")
+
+
 def test_violated_axioms_come_first_and_are_open(page, content):
     order = [row[0].split()[0] for row in page.cells("Table: All axioms")]
     wrong = {a.audit.name for a in content.axioms if a.audit.on_model.violated}
@@ -381,9 +413,32 @@ def test_violated_axioms_come_first_and_are_open(page, content):
 def test_a_kind_of_warning_is_listed_once(page, content):
     kinds = {finding.kind for axiom in content.axioms for finding in axiom.findings}
     items = [e for e in page.all("li") if page.by_id("axioms") in e.around]
+    assert len(kinds) > 1
     for kind in kinds:
-        about = [e for e in items if e.text.strip().startswith(kind)]
-        assert len(about) == 1
+        (item,) = [e for e in items if e.text.strip().startswith(kind)]
+        about = {
+            a.audit.name: f for a in content.axioms for f in reversed(a.findings) if f.kind is kind
+        }
+        (one, *others) = about
+        text = " ".join(item.text.split())
+        if others:
+            assert text.startswith(f"{kind} ")
+            assert text.endswith(f": {kind.meaning}")
+            assert {a.text for a in page.all("a") if item in a.around} == {*about}
+        else:
+            assert text == f"{kind} {about[one].message}"
+
+
+def test_every_kind_of_warning_has_its_text():
+    def axiom(name: str, *kinds: FindingKind) -> dict[str, Any]:
+        findings = [Finding(name, kind, f"{name}: it is {kind}") for kind in kinds]
+        return {"name": name, "verdicts": [("warn", k) for k in kinds], "findings": findings}
+
+    alone = model_report._warnings([axiom("A", *FindingKind)])
+    assert [one["text"] for one in alone] == [f": it is {kind}" for kind in FindingKind]
+    together = model_report._warnings([axiom("A", *FindingKind), axiom("B", *FindingKind)])
+    assert [one["text"] for one in together] == [f": {kind.meaning}" for kind in FindingKind]
+    assert len({kind.meaning for kind in FindingKind}) == len(FindingKind)
 
 
 # --- in brief ---------------------------------------------------------------------------------
@@ -392,8 +447,10 @@ def test_a_kind_of_warning_is_listed_once(page, content):
 def test_the_brief_page_has_the_same_numbers_and_says_what_to_do(content, model):
     page = checked(brief_page(content))
     text = " ".join(page.by_id("content").text.split())
-    for sentence in (*content.verdict, *content.advice):
+    for sentence in (*content.verdict, *content.brief_advice):
         assert sentence in text
+    assert "axioms in the full report: " in text
+    assert any("axioms below: " in sentence for sentence in content.advice)
     broken = sum(a.audit.on_model.violated for a in content.axioms)
     assert f"{broken:,} of" in text
     assert number(content.interval.value) in text

@@ -127,7 +127,7 @@ def test_records_and_the_usual_name(call, tmp_path, monkeypatch):
         (["nowhere.parquet"], "cannot read nowhere.parquet: No such file"),
         (["empty.jsonl"], "there are no runs in empty.jsonl"),
         (["."], "there are no runs in ."),
-        (["runs.jsonl", "-o", "notes.txt"], "notes.txt is there, and is no report of fotltn"),
+        (["runs.jsonl", "-o", "notes.txt"], "notes.txt already exists and is not a fotltn report"),
     ],
 )
 def test_reports_that_cannot_be_written(call, tmp_path, monkeypatch, arguments, message):
