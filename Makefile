@@ -23,9 +23,8 @@ site: $(STAMP)
 
 # Figures of the documentation from their records, all in the style of fotltn/reporting/theme.py.
 figures: $(STAMP)
-	$(BIN)/python docs/plots/build.py
-	$(BIN)/python -m benchmarks.growth --draw docs/performance/growth.json
 	$(BIN)/python -m reproduction pages
+	$(BIN)/python docs/draw_figures.py
 
 # Figures, and screenshots of pages as tests drive them in Chromium.
 pictures: figures

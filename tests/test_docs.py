@@ -31,7 +31,7 @@ from fotltn.plan.plan import Route
 from fotltn.semantics.config import named
 from fotltn.syntax.load import parse_theory
 from fotltn.syntax.parse import parse_formula
-from tests.figures import assert_same
+from tests.figures import assert_current, drawing
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -150,10 +150,11 @@ def needed(block: Block) -> list[str]:
 def test_python_runs(page, tmp_path, monkeypatch):
     workspace(page, tmp_path)
     monkeypatch.chdir(tmp_path)
-    run_python([block for block in blocks(page) if not needed(block)])
-    for drawn in Path().glob("*.png"):  # a page that draws figures shows these
-        if (shown := DOCS / page.stem / drawn.name).exists():
-            assert_same(drawn, shown, "make figures")
+    with drawing().saved() as figures:
+        run_python([block for block in blocks(page) if not needed(block)])
+    for drawn, contents in figures.items():  # a page that draws figures shows these
+        if (DOCS / page.stem / drawn.name).exists():
+            assert_current(contents, drawn, f"{page.stem}/{drawn.name}")
 
 
 @pytest.mark.filterwarnings("default")  # those of other packages are not ours

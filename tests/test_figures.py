@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from benchmarks import growth
 from fotltn.reporting.plots import save
-from tests.figures import DOCS, assert_same
+from tests.figures import DOCS, assert_current, assert_shown, drawing
 from tests.pictures.recorded import MANIFEST, now
 
 pytest.importorskip("matplotlib")
@@ -40,13 +42,57 @@ def test_the_figure_of_growth_is_that_of_its_record(tmp_path):
     (legend,) = figure.legends
     assert not any(legend.get_window_extent().overlaps(a.get_window_extent()) for a in figure.axes)
     made, _ = save(figure, tmp_path / "growth")
-    assert_same(made, DOCS / "performance" / "growth.png", "make figures")
+    assert_current(drawing().contents(figure), made, "performance/growth.png")
+
+
+def changed(line: str, times: float, places: slice = slice(None)) -> dict[str, Any]:
+    """What the figure of growth shows if a line of its record, or a part of it, is multiplied."""
+    record = json.loads((DOCS / "performance" / "growth.json").read_text("utf-8"))
+    for row in record["rows"][places]:
+        if line in row:
+            row[line] *= times
+    shown: dict[str, Any] = drawing().contents(growth.drawn(record))
+    return shown
+
+
+@pytest.mark.parametrize("line", ["ms", "MB", "dense, ms", "dense, MB"])
+@pytest.mark.parametrize("places", [slice(None), slice(1, 2)], ids=["a line", "a point"])
+def test_a_changed_record_is_noticed(line, places):
+    recorded = json.loads((DOCS / "figures.json").read_text("utf-8"))["performance/growth.png"]
+    assert_shown(changed(line, 1.0), recorded, "growth.png")
+    with pytest.raises(AssertionError, match=r"growth\.png is stale; run: make figures"):
+        assert_shown(changed(line, 2.0, places), recorded, "growth.png")
+
+
+def test_a_changed_word_or_colour_is_noticed():
+    recorded = json.loads((DOCS / "figures.json").read_text("utf-8"))["performance/growth.png"]
+    words = {**recorded, "texts": [text.replace("entities", "cars") for text in recorded["texts"]]}
+    (line, *rest), *others = recorded["axes"]
+    colour = {**recorded, "axes": [[{**line, "colour": "#000000"}, *rest], *others]}
+    for other in (words, colour):
+        with pytest.raises(AssertionError, match="is stale"):
+            assert_shown(other, recorded, "growth.png")
+
+
+def test_a_picture_that_was_drawn_alone_is_noticed(tmp_path, monkeypatch):
+    """Its file is not the one that was written with the record of what it shows."""
+    recorded = json.loads((DOCS / "figures.json").read_text("utf-8"))["performance/growth.png"]
+    shutil.copytree(DOCS / "performance", tmp_path / "performance")
+    for file in ("figures.json", "draw_figures.py"):
+        shutil.copy(DOCS / file, tmp_path)
+    monkeypatch.setattr("tests.figures.DOCS", tmp_path)
+    picture = tmp_path / "performance" / "growth.png"
+    assert_current(recorded, picture, "performance/growth.png")
+    picture.write_bytes((DOCS / "plots" / "training.png").read_bytes())
+    with pytest.raises(AssertionError, match="is not the picture of docs"):
+        assert_current(recorded, picture, "performance/growth.png")
 
 
 def test_every_picture_is_made_by_a_program():
     pictures = json.loads((DOCS / "pictures.json").read_text("utf-8"))["pictures"]
     there = {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.png")}
     assert there == FIGURES.keys() | pictures.keys() | BY_HAND
+    assert json.loads((DOCS / "figures.json").read_text("utf-8")).keys() == FIGURES.keys()
 
 
 def test_every_picture_is_shown():

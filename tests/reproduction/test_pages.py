@@ -10,7 +10,7 @@ from reproduction import pages
 from reproduction.paper.protocol import READING, Run
 from reproduction.paper.reproduce import background
 from reproduction.report.records import read
-from tests.figures import assert_same
+from tests.figures import assert_current, drawing
 
 NAMES = ("reproduction", "reproduction-tables")
 DRAWN = ("reproduction", "recipe")  # those with a figure, and a folder with records
@@ -94,4 +94,4 @@ def test_figures_are_those_of_the_records(name, tmp_path):
     assert not any(box.overlaps(axis.get_window_extent()) for axis in made.axes)
     assert "fotltn 0.1.0" in made.get_supxlabel()  # which made the runs
     again, _ = save(made, tmp_path / "results")
-    assert_same(again, pages.DOCS / name / "results.png", "make figures")
+    assert_current(drawing().contents(made), again, f"{name}/results.png")
