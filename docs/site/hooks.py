@@ -131,7 +131,7 @@ def reference() -> Iterator[tuple[str, str]]:
         place = re.sub(r"\W+", "-", title.lower())
         examples = "\n".join(_FENCED.findall(section))
         entries = "\n\n".join(f"::: {name}" for name in _NAME.findall(section))
-        text = "From the [public names](../api.md), where `theory`, `facts` and `data` are made."
+        text = "The examples use `theory`, `facts` and `data` from [Public names](../api.md)."
         yield place, f"# {title}\n\n{text}\n\n{entries}\n\n## At work\n\n{examples}\n"
 
 

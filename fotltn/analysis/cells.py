@@ -54,6 +54,9 @@ class Cell:
 class Cells:
     r"""The cells of a formula: the ∀ and G that it begins with, laid out.
 
+    `fotltn.cells` returns them. Use them to see where a formula fails: its worst cells, their
+    values, and what explains them.
+
     Args:
         name: the axiom's, or `formula`.
         text: the whole formula.

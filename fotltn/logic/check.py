@@ -91,6 +91,9 @@ class CheckedTheory:
 def check(theory: th.Theory, *, used: Collection[str] = ()) -> CheckedTheory:
     r"""Check a theory.
 
+    Use it to see all errors and warnings of a theory before there are data; functions that
+    evaluate or learn check their theory themselves.
+
     Args:
         theory: the theory.
         used: names that something else than its axioms uses, so that there is no warning.

@@ -114,8 +114,9 @@ def train(
         learn: the predicates to learn. A predicate that hard axioms define is computed by its
             definition, all others by networks.
         define: predicates that formulas define, such as `{"Run(x)": "Car(x) & !Stop(x)"}`.
-        method: "gradient", which trains networks, or "posterior", which samples worlds that obey
-            the hard axioms.
+        method: "gradient", which trains networks and is the default; "posterior", which samples
+            worlds that obey the hard axioms; or "auto", which samples worlds if hard axioms mention
+            what is learned and settings allow it, and trains networks otherwise.
         semantics: the name of the semantics of the axioms.
         p: the exponent of its means.
         train: the share of labelled facts to learn from; the others are for testing.

@@ -97,7 +97,8 @@ class Tables:
     r"""A table for each predicate and function, over traces, entities and time points.
 
     `fotltn.read` builds them from facts, `fotltn.tables` from tensors, and a model has its
-    predictions as tables. Every function that evaluates, explains or counts formulas takes them.
+    predictions as tables. Use them to read data once and pass them to every function that
+    evaluates, explains or counts formulas.
 
     Args:
         sizes: the number of entities of each sort.

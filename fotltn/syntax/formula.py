@@ -125,6 +125,9 @@ class Number(Term):
 class Formula(Syntax):
     """A formula of the language, with a degree at each time point.
 
+    `fotltn.parse_formula` returns one. Use it to build formulas in a program; most functions that
+    take a formula also take its text.
+
     Python operators combine formulas: `~a`, `a & b`, `a | b` and `a >> b` for "not", "and", "or"
     and "implies".
 

@@ -97,8 +97,8 @@ def sorts_of(item: Declaration) -> tuple[str, ...]:
 class Theory:
     r"""Declarations and axioms, in the order in which they are written.
 
-    `fotltn.parse` and `fotltn.load` return one. Index it with the name of an axiom, or iterate over
-    its axioms.
+    `fotltn.parse` and `fotltn.load` return one. Use it to pass the same theory to several
+    functions, or to look at its axioms: index it with the name of an axiom, or iterate over it.
 
     >>> import fotltn as fot
     >>> theory = fot.parse("predicate Near, Stop\naxiom Obey: G(Near -> WX Stop)")
