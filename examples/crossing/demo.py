@@ -87,11 +87,16 @@ def project(folder: Path, epochs: int | None, *options: str) -> dict[str, Any]:
     return settings
 
 
+def percent(part: float) -> str:
+    """A share in percent, with more digits where it is small."""
+    return f"{100 * part:.{0 if part >= 0.1 else 1 if part >= 0.01 else 2}f} %"
+
+
 def show_task(data: dict[str, Any]) -> None:
     """Explain the task."""
     text = (
         "50 cars and 50 pedestrians over 100 steps. Which cars stop, who crosses, and when?\n"
-        f"Known: {data['train']:.0%} of the facts, {data['flip']:.0%} of them wrong, "
+        f"Known: {percent(data['train'])} of the facts, {percent(data['flip'])} of them wrong, "
         "who is close to whom, and 13 rules such as\n"
         "[bold]forall x, y. G(Car(x) & Ped(y) & Crossing(y) & Close(x, y) -> WX Stop(x))[/bold]"
     )
@@ -150,7 +155,7 @@ def bar(value: float, width: int = 24) -> str:
 
 def show_metrics(models: dict[str, fot.Model]) -> None:
     """Show PR-AUC on the held-back facts, which have no noise."""
-    console.print(Rule("Predictions of the 90 % of facts not seen", align="left", style="dim"))
+    console.print(Rule("Predictions of the 90 % of the facts not seen", align="left", style="dim"))
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
     table.add_column("PR-AUC")
     for column in (*models, "chance"):
@@ -209,8 +214,7 @@ def show_violations(model: fot.Model, audit: Any) -> None:
         because = ", ".join(
             f"{a.text}{'' if a.time is None else f'@{a.time}'}={a.value:.2f}" for a in one.atoms[:4]
         )
-        share = f"{one.share:.3%}"
-        table.add_row(who, str(one.time), share, f"{one.value:.3f}", because)
+        table.add_row(who, str(one.time), percent(one.share), f"{one.value:.3f}", because)
     console.print(table)
 
 

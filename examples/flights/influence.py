@@ -66,8 +66,9 @@ def main() -> int:
     suggested = []
     say("axiom     active    slope   share   guarded")
     for line, axiom in zip(plain, first.audit().axioms, strict=True):
-        one, active = axiom.influence, axiom.evidence.active_share
-        say(f"{axiom.name:8} {active:7.2%} {one.slope:8.4f} {one.share:7.1%} {one.gain:7.1f} ×")
+        one, active = axiom.influence, 100 * axiom.evidence.active_share
+        share = 100 * one.share
+        say(f"{axiom.name:8} {active:6.2f} % {one.slope:7.4f} {share:5.1f} % {one.gain:7.1f} ×")
         suggested.append(one.suggestion if one.weak and one.suggestion else line)
     say("\n".join(["", *suggested, ""]))
     say("| trained with |", *(f"{name} |" for name in RULES), "PR-AUC |")
