@@ -45,7 +45,7 @@ test-reliability: $(STAMP)
 test-wheel: # the wheel in an empty environment, outside the checkout
 	PYTHON=$(PYTHON) .ci/wheel
 
-test-torch: # a part of the tests with another PyTorch: make test-torch TORCH=2.4.0
+test-torch: # a part of the tests with the oldest and the newest PyTorch, or with one: TORCH=2.4.0
 	PYTHON=$(PYTHON) .ci/torch $(TORCH)
 
 check: $(STAMP)

@@ -1,10 +1,17 @@
-"""Versions agree: the package, its metadata, the citation, and the changelog."""
+"""Versions agree: the package, its metadata, the citation, and the changelog.
+
+The README names the versions of PyTorch that tests ran with.
+"""
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import re
 import tomllib
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -67,3 +74,60 @@ def test_versions_that_disagree_are_noticed(package, metadata, cited, changelog,
     said = disagreements(package, metadata, f"title: A\nversion: {cited}\n", changelog)
     assert len(said) == (wrong is not None)
     assert wrong is None or wrong in said[0]
+
+
+# --- PyTorch --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def torch_record() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("torch_record", ROOT / ".ci/torch_record.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_readme_names_the_versions_of_pytorch_on_record(torch_record):
+    record = json.loads(text("docs/torch.json"))
+    ran = [run["torch"] for run in record["runs"]]
+    (paragraph,) = (part for part in text("README.md").split("\n\n") if "docs/torch.json" in part)
+    assert re.findall(NUMBER, paragraph) == ran  # from the oldest to the newest
+    assert ran[0] == torch_record.oldest()
+    assert all(run["failed"] == 0 < run["passed"] for run in record["runs"])
+    (below,) = re.findall(r"^torch<2\.(\d+)$", text("constraints.txt"), re.MULTILINE)
+    assert f"All tests run with PyTorch 2.{int(below) - 1}." in paragraph
+
+
+def test_tests_on_record_are_those_that_run():
+    listed = re.search(r"^tests=\((.*?)\)", text(".ci/torch"), re.MULTILINE | re.DOTALL)
+    assert listed is not None
+    record = json.loads(text("docs/torch.json"))
+    assert record["tests"] == listed[1].split()
+    assert all((ROOT / name).exists() for name in record["tests"])
+
+
+def test_an_outcome_becomes_a_record(torch_record, tmp_path):
+    outcome = tmp_path / "tests.xml"
+    suite = '<testsuite name="pytest" errors="1" failures="2" skipped="3" tests="10"/>'
+    outcome.write_text(f"<testsuites>{suite}</testsuites>", "utf-8")
+    assert torch_record.counts(outcome) == {"passed": 4, "failed": 3, "skipped": 3}
+
+
+def test_a_later_run_replaces_those_of_its_version_and_of_other_tests(torch_record):
+    def run(version: str, passed: int) -> dict[str, object]:
+        return {"torch": version, "passed": passed}
+
+    record: dict[str, Any] = {"runs": []}
+    for one in (run("2.15.0", 1), run("2.4.0", 2), run("2.15.0", 3)):
+        record = torch_record.added(record, one, ["a.py"])
+    assert record == {"tests": ["a.py"], "runs": [run("2.4.0", 2), run("2.15.0", 3)]}
+    record = torch_record.added(record, run("2.4.0", 4), ["a.py", "b.py"])
+    assert record == {"tests": ["a.py", "b.py"], "runs": [run("2.4.0", 4)]}
+
+
+def test_the_oldest_version_is_written_in_full(torch_record, tmp_path):
+    project = tmp_path / "project.toml"
+    project.write_text('[project]\ndependencies = ["numpy>=1", "torch>=2.4"]\n', "utf-8")
+    assert torch_record.oldest(project) == "2.4.0"
