@@ -9,33 +9,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fotltn.analysis.axes import columns
+from fotltn.analysis.cell_part import cell_part
 from fotltn.analysis.cells import Cells
 from fotltn.analysis.changes import Change, placed
-from fotltn.analysis.some_cells import some_cells
 from fotltn.analysis.tally import Standing
 from fotltn.logic import core as c
-from fotltn.logic.parts import predicates_in
 from fotltn.semantics.config import PMean
-from fotltn.semantics.sparse import SparseTable
-from fotltn.semantics.tables import Tables
 from fotltn.tree import postorder
-
-#: The most cells of bindings that are looked at; where changes reach more, all are evaluated.
-REACHED = 2**22
-
-#: Places on axes, with axes (binding, axis).
-_TiedPlaces = np.ndarray[Any, np.dtype[np.int64]]
-
-#: For some axes, the places that are meant; on others, all are.
-_ReadBox = dict[c.Axis, np.ndarray[Any, np.dtype[np.int64]]]
 
 
 def outcome(cells: Cells) -> Standing:
@@ -43,14 +29,11 @@ def outcome(cells: Cells) -> Standing:
     return Standing(*cells.counts().tally.numbers, cells.value())
 
 
-def after_changes(
-    cells: Cells, changed: Tables, changes: Sequence[Change], now: Standing
-) -> Standing | None:
+def after_changes(cells: Cells, changes: Sequence[Change], now: Standing) -> Standing | None:
     """How a formula with changed facts stands; None if all cells are needed.
 
     Args:
         cells: of the formula, as it is.
-        changed: the tables with the changes.
         changes: the facts that differ.
         now: how the formula stands without them.
 
@@ -62,25 +45,20 @@ def after_changes(
     boxes = [
         _places(cells, atom, change)
         for change in changes
-        for atom in _atoms(cells.body)
-        if atom.predicate == change.predicate
+        for atom in postorder(cells.body)
+        if isinstance(atom, c.Atom) and atom.predicate == change.predicate
     ]
-    if p is None or not all(boxes):  # an atom without variables is read by all bindings
+    tied = [axis for axis in cells.axes if all(axis in box for box in boxes)]
+    if p is None or not tied:  # an atom without variables is read by all bindings
         return None
     if not boxes:
         return now
-    tied = [axis for axis in cells.axes if any(axis in box for box in boxes)]
-    places = _reached(cells, boxes, tied)
-    if places is None:
-        return None
-    if not len(places):
+    places = {axis: torch.cat([box[axis] for box in boxes]).unique() for axis in tied}
+    if not all(map(len, places.values())):
         return now
-    before, after = (
-        some_cells(cells.viewed(tables=_read(cells, tables, places, tied)), places, tied)
-        for tables in (cells.tables, changed)
-    )
+    before, after = cell_part(cells, places, changes)
     errors = [(1 - one.value()) ** p for one in (before, after)]
-    share = len(places) / math.prod(cells.tables.size(axis) for axis in tied)
+    share = math.prod(len(places[axis]) / cells.tables.size(axis) for axis in tied)
     error = max(0.0, (1 - now.value) ** p + share * (errors[1] - errors[0]))
     tallies = (one.counts().tally.numbers for one in (after, before))
     count, violated, undecided, absent = (
@@ -103,58 +81,18 @@ def _exponent(cells: Cells) -> float | None:
     return semantics.forall.p if in_order or semantics.always == semantics.forall else None
 
 
-def _reached(cells: Cells, boxes: Sequence[_ReadBox], tied: Sequence[c.Axis]) -> _TiedPlaces | None:
-    """The places on axes that are in any of some boxes, each once; None if these are too many."""
-    sizes = [cells.tables.size(axis) for axis in tied]
-    rows = [np.zeros(0, np.int64)]
-    for box in boxes:
-        every = [box.get(axis, np.arange(n)) for axis, n in zip(tied, sizes, strict=True)]
-        if math.prod(map(len, every)) * cells.columns * cells.tables.batch > REACHED:
-            return None
-        rows.append(np.ravel_multi_index(np.ix_(*every), sizes).reshape(-1))
-    return np.stack(np.unravel_index(np.unique(np.concatenate(rows)), sizes), -1)
-
-
-def _places(cells: Cells, atom: c.Atom, change: Change) -> _ReadBox:
+def _places(cells: Cells, atom: c.Atom, change: Change) -> dict[c.Axis, Tensor]:
     """Where on axes of the cells an atom can be a changed fact; on those left out, everywhere."""
     tables = cells.tables
     shape = tuple(tables.table(change.predicate).shape[1:])
     *numbers, _ = np.unravel_index(placed(tables, change)[1], shape)
-    chosen: _ReadBox = {}
+    chosen: dict[c.Axis, Tensor] = {}
     for term, number in zip(atom.args, numbers, strict=True):
         if isinstance(term, c.Variable) and term.axis in cells.axes:
-            here = np.array([number])
+            here = torch.tensor([number])
             if term.column is not None:
-                column = columns(term.axis, tables)[term.column]
-                here = np.flatnonzero(np.equal(column.entities, number))
-            chosen[term.axis] = np.intersect1d(chosen.get(term.axis, here), here)
+                column = torch.as_tensor(columns(term.axis, tables)[term.column].entities)
+                here = column.eq(int(number)).nonzero().squeeze(-1)
+            known = chosen.get(term.axis, here)
+            chosen[term.axis] = known[torch.isin(known, here)]
     return chosen
-
-
-def _read(cells: Cells, tables: Tables, places: _TiedPlaces, tied: Sequence[c.Axis]) -> Tables:
-    """Tables without facts that some bindings do not read: what these cost depends on the rest."""
-    bound: dict[c.Axis, Tensor] = {}
-    for number, axis in enumerate(tied):
-        if axis.relation is None:
-            bound[axis] = torch.zeros(tables.size(axis), dtype=torch.bool)
-            bound[axis][torch.as_tensor(places[:, number])] = True
-    predicates = {name: tables.table(name) for name in predicates_in(cells.formula)}
-    for name, table in predicates.items():
-        if isinstance(table, SparseTable):
-            read = torch.zeros(table.facts, dtype=torch.bool)
-            for atom in _atoms(cells.body):
-                if atom.predicate == name:
-                    here = torch.ones_like(read)
-                    for term, entities in zip(atom.args, table.index[1:-1].cpu(), strict=True):
-                        if isinstance(term, c.Variable) and term.axis in bound:
-                            here &= bound[term.axis][entities]
-                    read |= here
-            chosen = read.nonzero().squeeze(-1).to(table.index.device)
-            predicates[name] = replace(
-                table, index=table.index[:, chosen], value=table.value[chosen]
-            )
-    return replace(tables, predicates=predicates)
-
-
-def _atoms(formula: c.Formula) -> list[c.Atom]:
-    return [node for node in postorder(formula) if isinstance(node, c.Atom)]

@@ -134,15 +134,15 @@ def with_changes(tables: Tables, changes: Sequence[Change]) -> Tables:
         trace, place = placed(tables, change)
         table = predicates[change.predicate]
         key = place + (trace if table.shape[0] > 1 else 0) * math.prod(table.shape[1:])
-        predicates[change.predicate] = _put(table, key, change.degree)
+        predicates[change.predicate] = put(table, key, change.degree)
         if change.predicate in how.definitions:
             exceptions.setdefault(change.predicate, {})[key] = change.degree >= _HALF
     decided = replace(how, exceptions=exceptions) if exceptions else tables.decisions
     return replace(tables, predicates=predicates, decisions=decided)
 
 
-def _put(table: Tensor | SparseTable, key: int, degree: float) -> Tensor | SparseTable:
-    """A table with another degree at a place."""
+def put(table: Tensor | SparseTable, key: int, degree: float) -> Tensor | SparseTable:
+    """A table with another degree at a place, which is counted over all of its dimensions."""
     if isinstance(table, Tensor):
         copied = table.detach().clone(memory_format=torch.contiguous_format)
         copied.view(-1)[key] = degree

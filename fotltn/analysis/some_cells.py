@@ -23,7 +23,7 @@ from fotltn.tree import transform
 _SHOWN = "(shown)"
 
 
-def some_cells(cells: Cells, places: ArrayLike, tied: Sequence[c.Axis] | None = None) -> Cells:
+def some_cells(cells: Cells, places: ArrayLike) -> Cells:
     """The cells of some bindings alone, which have the same variables, values and truth.
 
     The bindings are tuples of a relation that takes the place of the ∀ that the formula begins
@@ -32,12 +32,11 @@ def some_cells(cells: Cells, places: ArrayLike, tied: Sequence[c.Axis] | None = 
     Args:
         cells: of the formula.
         places: for each binding, its place on each axis.
-        tied: the axes that these places are on; without, all. Others stay as they are.
 
     Raises:
         LimitError: the formula has no variables, or guards inside G and outside of it.
     """
-    axes, tables = cells.axes if tied is None else tuple(tied), cells.tables
+    axes, tables = cells.axes, cells.tables
     if not axes:
         raise LimitError("a formula without variables has one row")
     shown = c.Axis(",".join(axis.name for axis in axes), None, _SHOWN)
@@ -59,13 +58,12 @@ def some_cells(cells: Cells, places: ArrayLike, tied: Sequence[c.Axis] | None = 
         for layer in cells.prefix.layers
     )
     body: c.Formula = transform(cells.body, rule)
-    rest = tuple(axis for axis in cells.axes if axis not in axes)
-    start = Prefix(_together(layers, (shown, *rest)), body)
+    start = Prefix(_together(layers, shown), body)
     shown_tables = _with_tuples(tables, axes, places)
     return replace(cells.viewed(tables=shown_tables), prefix=start, free=(), text=text_of(body))
 
 
-def _together(layers: Sequence[Layer], shown: tuple[c.Axis, ...]) -> tuple[Layer, ...]:
+def _together(layers: Sequence[Layer], shown: c.Axis) -> tuple[Layer, ...]:
     """One ∀ in place of several, where their guards are read."""
     times = [layer for layer in layers if isinstance(layer, c.Aggregate)]
     guarded = [
@@ -79,7 +77,7 @@ def _together(layers: Sequence[Layer], shown: tuple[c.Axis, ...]) -> tuple[Layer
     guard: c.Formula | None = None
     for _, part in guarded:
         guard = part if guard is None else c.And(guard, part)
-    every = c.Quantifier(True, shown, guard, c.Truth(True))
+    every = c.Quantifier(True, (shown,), guard, c.Truth(True))
     cut = before[0] if before else 0
     return (*times[:cut], every, *times[cut:])
 

@@ -207,11 +207,10 @@ class WebState:
         now = self.standings.get((side, name))
 
         def job() -> Standing:
-            tables = self._changed(side, changes)
             then = None
             if isinstance(now, Standing) and cells.rows * cells.columns > FEW:
-                then = after_changes(cells, tables, changes, now)
-            return then or outcome(cells.viewed(tables=tables))
+                then = after_changes(cells, changes, now)
+            return then or outcome(cells.viewed(tables=self._changed(side, changes)))
 
         key = ("then", side, name, changes)
         return await self.jobs.get(key, job, lane=Lane.MAPS, patience=patience)
