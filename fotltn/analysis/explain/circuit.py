@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, assert_never
 
@@ -81,7 +81,7 @@ class Circuit:
             raise LimitError(f"the body reads more than {MAX_FACTS:,} facts at this cell")
         self.truths: list[bool] = []
         self.price: list[float] = []
-        self._site, self._fixed, self._held = site, fixed, held
+        self._site, self._fixed, self._held = site, fixed, frozenset(held)
         self._axes = {
             node: tuple(a for a in site.pattern.axes if a in axes)
             for node, axes in free_axes_of_all(site.cells.body).items()
@@ -131,22 +131,29 @@ class Circuit:
             raise LimitError(f"the body has more than {MAX_GATES:,} parts at this cell")
         return number
 
-    def _fact(self, goal: _Goal) -> int:
-        """The gate of a leaf: a fact, or what it is where it cannot be flipped."""
-        truths, places, prices = self._leaves[goal.node]
-        index = (*goal.inner, goal.time - self._site.first)
-        at = tuple(i if size > 1 else 0 for i, size in zip(index, truths.shape, strict=True))
-        truth = bool(truths[at])
-        if not isinstance(goal.node, c.Atom) or goal.node.predicate in self._fixed:
-            return TRUE if truth == goal.sign else FALSE
-        fact = FactPlace(goal.node.predicate, int(places[at]))
-        if fact in self._held:
-            return TRUE if truth == goal.sign else FALSE
-        if fact not in self._facts:
-            self._facts[fact] = len(self._facts)
-            self.truths.append(truth)
-            self.price.append(float(prices[at]))
-        return self._gate(CircuitGate(False, (), self._facts[fact], goal.sign))
+    def _read(self, goal: _Goal, every: Collection[c.Axis] = ()) -> list[int]:
+        """The gates of a leaf, one for each place on some axes; on others, it is at the goal.
+
+        Each is a fact, or what it is where it cannot be flipped.
+        """
+        node, sign = goal.node, goal.sign
+        at = zip(self._axes[node], goal.inner, strict=True)
+        index = [slice(None) if a in every else n for a, n in at] + [goal.time - self._site.first]
+        truths, places, prices = (_at(leaf, index) for leaf in self._leaves[node])
+        if not isinstance(node, c.Atom) or node.predicate in self._fixed:
+            return [TRUE if truth == sign else FALSE for truth in truths]
+        gates = []
+        for truth, place, price in zip(truths, places, prices, strict=True):
+            fact = FactPlace(node.predicate, place)
+            if fact in self._held:
+                gates.append(TRUE if truth == sign else FALSE)
+                continue
+            number = self._facts.setdefault(fact, len(self._facts))
+            if number == len(self.truths):
+                self.truths.append(truth)
+                self.price.append(price)
+            gates.append(self._gate(CircuitGate(False, (), number, sign)))
+        return gates
 
     def _open(self, goal: _Goal) -> int | _Wanted:
         """The gate of a goal, or whether all or any of some other goals are wanted for it."""
@@ -160,7 +167,7 @@ class Circuit:
             case c.Truth(value):
                 return TRUE if value == sign else FALSE
             case c.Atom() | c.Equal() | c.Compare() | c.Edge():
-                return self._fact(goal)
+                return self._read(goal)[0]
             case c.Not(arg):
                 return True, (below(arg, not sign),)
             case c.And(left, right):
@@ -186,20 +193,25 @@ class Circuit:
             case _:
                 assert_never(node)
 
-    def _quantified(self, goal: _Goal, node: c.Quantifier, at: dict[c.Axis, int]) -> _Wanted:
+    def _quantified(self, goal: _Goal, node: c.Quantifier, at: dict[c.Axis, int]) -> int | _Wanted:
         """A goal for each binding; one with a guard is a conjunction or implication of its own."""
-        body = node.body
+        body, every = node.body, node.universal == goal.sign
+        if node.guard is None and body in self._leaves and all(map(self._size, node.axes)):
+            inner = tuple(at.get(a, 0) for a in self._axes[body])
+            return self._join(every, self._read(goal._replace(node=body, inner=inner), node.axes))
         if node.guard is not None:
             body = (c.Implies if node.universal else c.And)(node.guard, node.body)
             used = {*self._axes[node.guard], *self._axes[node.body]}
             self._axes[body] = tuple(a for a in self._site.pattern.axes if a in used)
-        sizes = [range(self._site.cells.tables.size(a)) for a in node.axes]
         goals = []
-        for places in itertools.product(*sizes):
+        for places in itertools.product(*(range(self._size(a)) for a in node.axes)):
             here = {**at, **dict(zip(node.axes, places, strict=True))}
             inner = tuple(here[a] for a in self._axes[body])
             goals.append(_Goal(body, inner, goal.time, goal.sign))
-        return node.universal == goal.sign, tuple(dict.fromkeys(goals))
+        return every, tuple(dict.fromkeys(goals))
+
+    def _size(self, axis: c.Axis) -> int:
+        return self._site.cells.tables.size(axis)
 
     def _unfolded(self, node: c.Until) -> c.Formula:
         """`right | left & X later`; before the window begins, `left & X later` alone.
@@ -229,3 +241,12 @@ def _facts(leaf: BodyLeaf, site: Site) -> tuple[Array, Array, Array]:
     prices = (value - (0.5 if limit is None else limit)).abs() + static
     places = truth if places is None else places
     return truth.cpu().numpy(), places.cpu().numpy(), prices.cpu().numpy()
+
+
+def _at(leaf: Array, index: Sequence[int | slice]) -> list[Any]:
+    """What a leaf is at some places, one after another; a dimension of size 1 is for all."""
+    one = (
+        0 if size == 1 and isinstance(i, int) else i
+        for i, size in zip(index, leaf.shape, strict=True)
+    )
+    return list(leaf[tuple(one)].reshape(-1).tolist())
