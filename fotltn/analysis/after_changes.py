@@ -59,12 +59,14 @@ def after_changes(cells: Cells, changes: Sequence[Change], now: Standing) -> Sta
     before, after = cell_part(cells, places, changes)
     errors = [(1 - one.value()) ** p for one in (before, after)]
     share = math.prod(len(places[axis]) / cells.tables.size(axis) for axis in tied)
-    error = max(0.0, (1 - now.value) ** p + share * (errors[1] - errors[0]))
+    error = (1 - now.value) ** p + share * (errors[1] - errors[0])
+    rounding = 2 * p * torch.finfo(cells.tables.dtype).eps * (1 - now.value) ** (p - 1)
+    error = 0.0 if error < rounding else min(1.0, error)  # so that what is all true is worth 1
     tallies = (one.counts().tally.numbers for one in (after, before))
     count, violated, undecided, absent = (
         n + a - b for n, a, b in zip(now.numbers, *tallies, strict=True)
     )
-    return Standing(count, violated, undecided, absent, 1 - min(1.0, error) ** (1 / p))
+    return Standing(count, violated, undecided, absent, 1 - error ** (1 / p))
 
 
 def _exponent(cells: Cells) -> float | None:

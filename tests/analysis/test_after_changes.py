@@ -13,8 +13,9 @@ from fotltn.analysis.changes import Change, change_at, with_changes
 from fotltn.analysis.tally import Standing
 from fotltn.analysis.view import View
 from fotltn.logic.check import check
+from fotltn.logic.parts import predicates_in
 from fotltn.semantics.config import CRISP, LTN, STABLE_PRODUCT, PMean
-from fotltn.semantics.tables import Tables
+from fotltn.semantics.tables import Decisions, Tables
 from fotltn.syntax.load import parse_theory
 from tests.analysis.test_cell_rows import random_cells
 from tests.analysis.test_some_cells import THEORY, cells
@@ -78,23 +79,29 @@ def compare(seeds: range) -> int:
     parts = 0
     for seed in seeds:
         rng = random.Random(seed)
-        cells = random_cells(seed).viewed(semantics=STABLE_PRODUCT)
-        tables = cells.tables
-        changes = [random_change(rng, tables) for _ in range(rng.randint(1, 3))]
+        cells = random_cells(seed)
+        limits = {name: rng.uniform(0.1, 0.9) for name in cells.tables.predicates}
+        tables = replace(cells.tables, decisions=rng.choice([None, Decisions(limits)]))
+        cells = cells.viewed(tables=tables, semantics=STABLE_PRODUCT)
+        if not cells.bindings or after._exponent(cells) is None:
+            continue
+        read = [n for n in sorted(predicates_in(cells.formula)) if math.prod(tables.table(n).shape)]
+        changes = [random_change(rng, tables, rng.choice(read)) for _ in range(rng.randint(1, 3))]
         now = after.outcome(cells)
         then = after.after_changes(cells, changes, now)
         if then is not None:
             wanted = after.outcome(cells.viewed(tables=with_changes(tables, changes)))
             assert then.numbers == wanted.numbers, seed
-            assert then.value == pytest.approx(wanted.value, abs=1e-6), seed
+            value, expected = (one.value or 0.0 for one in (then, wanted))
+            error, of_all = (1 - value) ** 4, (1 - expected) ** 4  # whose means are taken
+            assert error == pytest.approx(of_all, abs=1e-7), seed
+            assert value == 1 or expected < 1, seed
             parts += then != now
     return parts
 
 
-def random_change(rng: random.Random, tables: Tables) -> Change:
-    """Another degree for any fact inside its trace."""
-    names = [n for n in tables.predicates if math.prod(tables.table(n).shape)]
-    name = rng.choice(names)
+def random_change(rng: random.Random, tables: Tables, name: str) -> Change:
+    """Another degree for any fact of a predicate, inside its trace."""
     traces, *sizes, times = tables.table(name).shape
     trace = rng.randrange(traces)
     time = rng.randrange(1 if times == 1 else tables.length(trace))
@@ -103,9 +110,9 @@ def random_change(rng: random.Random, tables: Tables) -> Change:
 
 
 def test_random_axioms_follow():
-    assert compare(range(150)) > 10
+    assert compare(range(300)) > 20
 
 
 @pytest.mark.slow
 def test_many_random_axioms_follow():
-    compare(range(1000, 1500))
+    compare(range(1000, 3000))
