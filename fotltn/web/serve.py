@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import ipaddress
 import secrets
 import socket
@@ -138,6 +139,7 @@ def serve(
     with taken:
         state = WebState(sides(), budget=budget)
         state.warm()
+        gc.freeze()  # what is loaded stays, so no collection has to look through it again
         server(state, address, ready=lambda: ready(state, address)).run(sockets=[taken])
 
 

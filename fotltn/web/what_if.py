@@ -34,7 +34,7 @@ MAX_CHANGES = 40
 OFFERED = 24
 
 #: Seconds that a page waits for other axioms before it is shown without some.
-GLANCE = 0.1
+GLANCE = 0.2
 
 _SHAPE = re.compile(
     r"(?P<predicate>\w+)(?:\((?P<names>[^()]*)\))?(?:@(?P<time>[0-9]{1,9}))?"
