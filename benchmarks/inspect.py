@@ -94,8 +94,8 @@ SCROLL = """(share) => new Promise((done) => {
 
 
 @contextmanager
-def serving(*paths: Path) -> Iterator[str]:
-    """Serve files, and yield the address of the inspector."""
+def serving(*paths: Path) -> Iterator[tuple[str, int]]:
+    """Serve files, and yield the address of the inspector and the number of its process."""
     call = [sys.executable, "-m", "fotltn", "inspect", *map(str, paths), "--no-open", "--json"]
     process = subprocess.Popen(call, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -106,7 +106,7 @@ def serving(*paths: Path) -> Iterator[str]:
             if not line:
                 raise SystemExit("the inspector did not start")
             text += line
-        yield str(json.loads(text)["url"])
+        yield str(json.loads(text)["url"]), process.pid
     finally:
         process.terminate()
         process.wait(20)
@@ -203,7 +203,7 @@ def main() -> None:
         train(read_config(scene)).save(Path(folder) / "carped180k")
         make(wide, 159, 158, 150, 0)
         browser = tool.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
-        with serving(Path(folder) / "carped180k") as url:
+        with serving(Path(folder) / "carped180k") as (url, _):
             rows.append(row("first content, just started", first_content(browser, url, 1), 1000))
             page = browser.new_page()
             page.goto(url)
@@ -211,7 +211,7 @@ def main() -> None:
             rows.append(row("first content", first_content(browser, url, 10), 1000))
             for what, found in interactions(page, url.split("/?")[0], args.times).items():
                 rows.append(row(what, found, 100))
-        with serving(wide / "theory.fot", wide / "facts.csv") as url:
+        with serving(wide / "theory.fot", wide / "facts.csv") as (url, _):
             page = browser.new_page()
             page.goto(url)
             settled(page)
