@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
@@ -290,14 +291,14 @@ class Watch(StepLoop[CellEvent]):
         return first
 
     def _count(self, axiom: AxiomWatch, events: list[CellEvent]) -> None:
-        for event in events:
-            if event.kind == "violation":
-                axiom.violations += 1
-                axiom.last = event.step
-                if axiom.recent and axiom.recent[-1][0] == event.step:
-                    axiom.recent[-1] = (event.step, axiom.recent[-1][1] + 1)
-                else:
-                    axiom.recent.append((event.step, 1))
+        """Count violations by step, in the order of steps, which events of a batch may not have."""
+        steps = Counter(event.step for event in events if event.kind == "violation")
+        for step, number in sorted(steps.items()):
+            axiom.violations += number
+            axiom.last = step
+            if axiom.recent and axiom.recent[-1][0] == step:
+                number += axiom.recent.pop()[1]
+            axiom.recent.append((step, number))
         while axiom.recent and axiom.recent[0][0] < self.count - self.window:
             axiom.recent.popleft()
 

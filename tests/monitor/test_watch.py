@@ -116,7 +116,13 @@ def compare(seed: int, count: int, *, presence: bool = False) -> Counter[str]:
         if presence:
             tables = replace(tables, present={"a": tables.predicate("m") >= 0.5})
         watch, other, third = (
-            Watch(theory, entities=names, presence=["m"] if presence else [], resolved=resolved)
+            Watch(
+                theory,
+                entities=names,
+                presence=["m"] if presence else [],
+                resolved=resolved,
+                window=3,
+            )
             for resolved in (True, True, False)
         )
         events = [event for step in steps for event in watch.step(step)]
@@ -128,6 +134,7 @@ def compare(seed: int, count: int, *, presence: bool = False) -> Counter[str]:
         ]
         assert sorted(map(str, watch.open())) == sorted(map(str, other.open()))
         assert sorted(map(str, watch.open())) == sorted(map(str, third.open()))
+        assert watch.standings() == other.standings() == third.standings()
         assert all(e.time <= e.step < len(steps) for e in events)
         early = violations(events).total()
         events += watch.finish(end)
@@ -154,6 +161,18 @@ def compare(seed: int, count: int, *, presence: bool = False) -> Counter[str]:
             resolved=sum(e.kind == "resolved" for e in events),
         )  # fmt: skip
     return seen
+
+
+def test_counts_of_many_steps_at_once_are_those_of_one_by_one():
+    theory = parse_theory("sort s\npredicate a(s)\naxiom A: forall x. G !a(x)")
+    steps = [[("a", f"e{(7 * n) % 5}")] * (n % 3 == 0) for n in range(40)]
+    watch, other = (Watch(theory, window=10) for _ in range(2))
+    for step in steps:
+        watch.step(step)
+    list(other.steps(steps))
+    assert watch.standings() == other.standings()
+    standing = watch.standings()["A"]
+    assert (standing.violations, standing.recent, standing.last) == (14, 4, 39)
 
 
 def check_variety(seen: Counter[str], count: int) -> None:
