@@ -90,13 +90,14 @@ class _Recorder(TorchDispatchMode):
 
     def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        read, told = (_aliased(args), _aliased(kwargs)) if self.refused is None else ((), {})
         result = op(*args, **kwargs)
         if torch.Tag.nondeterministic_seeded in op.tags:
             self.refuse("it draws random numbers")
-        if self.refused is None:
-            results = tuple(_tensors(result))
+        if self.refused is None and torch.Tag.inplace_view not in op.tags:
+            results = tuple(_aliased(t) for t in _tensors(result))
             answer = None if results else result
-            self.calls.append(_Call(op, args, kwargs, results, answer))
+            self.calls.append(_Call(op, read, told, results, answer))
             views = any(r.alias_info is not None for r in op._schema.returns)
             fresh = () if views else results
             self._bytes += sum(t.nbytes for t in fresh if t.layout is torch.strided)
@@ -116,6 +117,17 @@ def _tensors(told: object) -> Iterator[Tensor]:
     elif isinstance(told, list | tuple):
         for part in told:
             yield from _tensors(part)
+
+
+def _aliased(told: Any) -> Any:
+    """Return the same with other tensors for the same memory, which no operation turns around."""
+    if isinstance(told, dict):
+        return {name: _aliased(part) for name, part in told.items()}
+    if isinstance(told, list | tuple):
+        return type(told)(_aliased(part) for part in told)
+    if isinstance(told, Tensor) and told.layout is torch.strided:
+        return told.detach()
+    return told
 
 
 def _memory(tensor: Tensor) -> int:

@@ -52,6 +52,14 @@ def constant(x):
     return x * given, given * 2, torch.full_like(x, 3.0) - x
 
 
+def turned(x):
+    """As PyTorch's recurrent layers do: a result is turned around in place."""
+    y = torch.mm(x, FIXED.T)[:, :2].contiguous().sigmoid()
+    before = y * 2
+    y.transpose_(0, 1)
+    return y + 1, before, y.exp() @ before
+
+
 def parts(x):
     most, where = x.max(dim=1)
     left, right = x.split([1, 3], dim=1)
@@ -72,6 +80,7 @@ FUNCTIONS = {
     "twice": twice,
     "constant": constant,
     "parts": parts,
+    "turned": turned,
     "sparse": sparse,
     "squares": slope(lambda x: x.square().square().sqrt() * x.sigmoid()),
     "indexed": slope(lambda x: x[:, PLACES % 4].index_add(0, PLACES[:3] % 3, x) ** 3),
