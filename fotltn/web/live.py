@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from fotltn.errors import DataError
+from fotltn.format import duration
 from fotltn.monitor.journal import NOW
 from fotltn.strict_json import JsonError, read_json
 from fotltn.web.responses import answer, failure, static_response
@@ -22,6 +24,7 @@ from fotltn.web.security import Guard, Rules
 
 _TOLD = 100  # alarms that are shown
 _BUCKETS = 60  # of the timeline, at most
+_QUIET = 60.0  # seconds after which the page says that nothing was written
 _AT_ONCE = 1 << 22  # bytes of events that are read in one go
 
 
@@ -89,8 +92,10 @@ class Followed:
         """What the page shows."""
         self.read()
         now: dict[str, Any] = {}
+        quiet = None
         with contextlib.suppress(OSError, JsonError):
             now = read_json((self.folder / NOW).read_text("utf-8"))
+            quiet = max(0.0, time.time() - (self.folder / NOW).stat().st_mtime)
         steps = int(now.get("steps", 0))
         buckets = max(1, -(-steps // self.width))
         timeline = {
@@ -99,6 +104,7 @@ class Followed:
         }
         return {
             "folder": self.folder.name, "steps": steps, "ended": bool(now.get("ended", False)),
+            "quiet": None if quiet is None or quiet < _QUIET else duration(quiet),
             "window": now.get("window"), "axioms": now.get("axioms", []),
             "open": now.get("open", []), "open_in_all": now.get("open_in_all", 0),
             "width": self.width, "timeline": timeline, "alarms": list(self.alarms),

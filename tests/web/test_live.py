@@ -1,6 +1,8 @@
 """The page of a running watch, in a real browser and by its JSON."""
 
 import json
+import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,7 +10,7 @@ from typing import Any
 import pytest
 
 from fotltn.errors import DataError
-from fotltn.monitor.journal import Journal
+from fotltn.monitor.journal import NOW, Journal
 from fotltn.monitor.watch import Watch
 from fotltn.syntax.load import parse_theory
 from fotltn.web.live import Followed
@@ -49,6 +51,14 @@ def page_server(running: Running) -> Iterator[Served]:
     running.go_on([("Looking", "ann")])
     followed = Followed(running.journal.folder)
     yield from serving(lambda address: live_server(followed, address))
+
+
+def test_a_watch_that_writes_no_more_is_not_said_to_go_on(running):
+    running.go_on([("Looking", "ann")])
+    followed, path = Followed(running.journal.folder), running.journal.folder / NOW
+    assert followed.content()["quiet"] is None
+    os.utime(path, times=(time.time() - 7384,) * 2)
+    assert followed.content()["quiet"] == "2 h 3 min"
 
 
 def test_what_is_new_is_there_at_the_next_look(running, page_server):

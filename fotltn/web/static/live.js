@@ -68,7 +68,8 @@ function alarms(events) {
 }
 
 function show(now) {
-  const state = now.ended ? "has ended" : "goes on";
+  const quiet = now.quiet ? `nothing written for ${now.quiet}` : "goes on";
+  const state = now.ended ? "has ended" : quiet;
   document.getElementById("state").textContent = `${count(now.steps)} step${now.steps === 1 ? "" : "s"}, ${state}`;
   if (now.window) document.getElementById("window").textContent = `In the last ${count(now.window)}`;
   document.querySelector("#axioms tbody").replaceChildren(...now.axioms.map((one) => row([
