@@ -28,7 +28,7 @@ from fotltn.logic.text import written
 from fotltn.semantics.config import Semantics
 from fotltn.semantics.sparse import SparseTable
 from fotltn.semantics.tables import Tables
-from fotltn.syntax.show import show
+from fotltn.syntax.show import show_axiom
 from fotltn.syntax.theory import Axiom
 from fotltn.tree import postorder
 
@@ -180,9 +180,8 @@ def _influence(
     if guard is None or not slope or not slopes[axiom.name + _MARK]:
         return AxiomInfluence(axiom.name, slope, share)
     better = Axiom(axiom.name, written(guard), axiom.weight, axiom.hard)
-    text = f"axiom {better.name}: {show(better.formula)}"
     gain = slopes[axiom.name + _MARK] / slope
-    return AxiomInfluence(axiom.name, slope, share, gain, f"hard {text}" if axiom.hard else text)
+    return AxiomInfluence(axiom.name, slope, share, gain, show_axiom(better))
 
 
 def guarded(formula: c.Formula, crisp: Collection[str]) -> c.Formula | None:

@@ -31,6 +31,8 @@ _SUGGESTED = (
     "slope would be with its given conditions as a guard."
 )
 
+_DRAWS = 3
+
 _GAINED = (
     "What each axiom adds beside all others, on a fifth of the labels that is held back: means "
     "over the draws, and in how many it is better with the axiom than without. A gain in log-loss "
@@ -62,8 +64,11 @@ def audit(
         ),
     ] = False,
     draws: Annotated[
-        int, typer.Option("--draws", min=1, help="With --gain: how often labels are divided.")
-    ] = 3,
+        int | None,
+        typer.Option(
+            "--draws", min=1, help="With --gain: how often labels are divided.  [default: 3]"
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Audit the axioms: what their values rest on, and their worth.
@@ -80,8 +85,12 @@ def audit(
     if gain:
         if not before or data:
             raise DataError("--gain trains a project, on its own data: fotltn audit PROJECT --gain")
-        _gain(path, draws, as_json)
+        if suggest or threshold is not None or end is not None:
+            raise DataError("--gain cannot be combined with --suggest, --threshold or --end")
+        _gain(path, _DRAWS if draws is None else draws, as_json)
         return
+    if draws is not None:
+        raise DataError("--draws needs --gain: fotltn audit PROJECT --gain --draws 5")
     audited = _audited(path, data, threshold, end, before=before)
     if as_json:
         rule = audited.rule.as_dict()

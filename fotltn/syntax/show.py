@@ -254,11 +254,12 @@ def show_theory(theory: th.Theory, style: Style = "ascii") -> str:
     lines = [_declaration(d) for d in theory.declarations]
     if lines and theory.axioms:
         lines.append("")
-    lines += [_axiom(a, style) for a in theory.axioms]
+    lines += [show_axiom(a, style) for a in theory.axioms]
     return "\n".join(lines) + "\n" if lines else ""
 
 
-def _axiom(axiom: th.Axiom, style: Style) -> str:
+def show_axiom(axiom: th.Axiom, style: Style = "ascii") -> str:
+    """Print an axiom as a theory file has it, with its weight, or as hard; "latex" is no style."""
     weight = f" weight {_number(axiom.weight)}" if axiom.weight != 1.0 else ""
     hard = "hard " if axiom.hard else ""
     return f"{hard}axiom {axiom.name}{weight}: {show(axiom.formula, style)}"

@@ -75,6 +75,15 @@ def test_given_conditions_become_a_guard(axiom, wanted):
     assert both[0] or "Rare" in axiom  # which is true once
 
 
+@pytest.mark.parametrize("start", ["axiom A", "axiom A weight 3", "hard axiom A"])
+def test_a_suggestion_has_the_weight_of_the_axiom(start):
+    checked = theory(f"{start}: forall x. G(Rare(x) -> Learned(x))")
+    (one,) = influences(View(tables(checked), PLAIN, theory=checked, learned=["Learned"]))
+    assert one.suggestion == f"{start}: G(forall x where Rare(x). Learned(x))"
+    again = theory(str(one.suggestion)).axioms[0]
+    assert (again.weight, again.hard) == (checked.axioms[0].weight, checked.axioms[0].hard)
+
+
 def test_the_gain_is_that_of_the_cells_that_are_left():
     checked = theory(
         "axiom A: forall x. G(Rare(x) -> Learned(x))", "axiom B: forall x. G Learned(x)"

@@ -104,6 +104,23 @@ def test_the_command(folder):
 
 
 @pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--draws 2", "--draws needs --gain"),
+        ("--draws 3 --suggest", "--draws needs --gain"),
+        ("--gain --suggest", "--gain cannot be combined with --suggest"),
+        ("--gain --threshold 0.4", "--gain cannot be combined with .*--threshold"),
+        ("--gain --end final", "--gain cannot be combined with .*--end"),
+    ],
+)
+def test_no_option_is_ignored(folder, options, message):
+    done = CliRunner().invoke(app, ["audit", str(folder), *options.split()])
+    assert isinstance(done.exception, DataError)
+    assert re.search(message, str(done.exception))
+    assert not list(folder.glob("model*"))  # nothing was trained
+
+
+@pytest.mark.parametrize(
     ("theory", "project", "message"),
     [
         ("sort pump\npredicate Alarm(pump), Failed(pump)\n", PROJECT, "no axioms"),
