@@ -69,7 +69,7 @@ def main() -> int:
         one, active = axiom.influence, 100 * axiom.evidence.active_share
         share = 100 * one.share
         say(f"{axiom.name:8} {active:6.2f} % {one.slope:7.4f} {share:5.1f} % {one.gain:7.1f} ×")
-        suggested.append(one.suggestion if one.weak and one.suggestion else line)
+        suggested.append(one.suggestion if one.weakness == "guard" else line)
     say("\n".join(["", *suggested, ""]))
     say("| trained with |", *(f"{name} |" for name in RULES), "PR-AUC |")
     say("| --- |", *["---: |"] * (len(RULES) + 1))

@@ -25,7 +25,7 @@ class FindingKind(StrEnum):
     UNDECIDED = "undecided"  # neither true nor violated, since the trace ends
     CONTRADICTED = "contradicted"  # violated by the labels
     GRADIENT = "gradient"  # learning mostly makes the antecedent false
-    INFLUENCE = "influence"  # it hardly moves what is learned, and a guard would change that
+    INFLUENCE = "influence"  # it moves what is learned hardly, or not at all
 
     @property
     def meaning(self) -> str:
@@ -42,7 +42,7 @@ class FindingKind(StrEnum):
             case FindingKind.GRADIENT:
                 return "learning satisfies them mostly by making their antecedents false"
             case FindingKind.INFLUENCE:
-                return "they hardly move what is learned; fotltn audit --suggest finds guards"
+                return "they hardly move what is learned; fotltn audit --suggest says why"
             case _:
                 assert_never(self)
 

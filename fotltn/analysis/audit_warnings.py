@@ -10,7 +10,6 @@ from typing import NamedTuple, assert_never
 from fotltn.analysis.audit_data import ROUNDING, AxiomAudit, Finding, FindingKind, KnowledgeBase
 from fotltn.analysis.cells import Cells
 from fotltn.analysis.error_shares import ErrorMeasure, Errors, erring
-from fotltn.analysis.influence import WEAKNESS
 from fotltn.format import degree, share
 from fotltn.logic import core as c
 from fotltn.logic.parts import free_axes
@@ -106,8 +105,8 @@ def _other(axiom: AxiomAudit) -> Warned:
                 f"times{'' if labels.support is None else ' where its antecedent is true'}"
             ),
         )
-    if axiom.influence is not None and axiom.influence.weak:
-        yield FindingKind.INFLUENCE, f"{name}: {WEAKNESS} (fotltn audit --suggest)"
+    if axiom.influence is not None and axiom.influence.weakness is not None:
+        yield FindingKind.INFLUENCE, f"{name}: {axiom.influence.weakness.meaning}"
     part = axiom.gradient_antecedent
     if part is not None and part > MOSTLY:
         yield (

@@ -4,6 +4,11 @@ The value of `forall x. G(a -> b)` is a mean over all bindings and times. Where 
 axiom is true, whatever is learned. If `a` is seldom true, these cells are nearly all of the mean,
 and the slope of the axiom is next to nothing. With `a` as a guard, `G forall x where a. b`, the
 mean is over the others alone.
+
+Influence is that on a model that knows nothing: slopes are taken where all that is learned is 0.5,
+and what was predicted does not count. So an axiom that a trained model satisfies is not weak by
+that. Some axioms happen to be flat at 0.5, such as `a <-> b`. So before an axiom is called weak,
+slopes are also taken at random degrees around 0.5.
 """
 
 from __future__ import annotations
@@ -11,7 +16,10 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from functools import reduce
+from statistics import mean
+from typing import assert_never
 
 import torch
 from torch import Tensor
@@ -25,7 +33,7 @@ from fotltn.logic.check import CheckedAxiom, CheckedTheory
 from fotltn.logic.parts import conjuncts, predicates_in
 from fotltn.logic.prefix import prefix
 from fotltn.logic.text import written
-from fotltn.semantics.config import Semantics
+from fotltn.semantics.config import GODEL, PMean, Semantics
 from fotltn.semantics.sparse import SparseTable
 from fotltn.semantics.tables import Tables
 from fotltn.syntax.show import show_axiom
@@ -35,14 +43,48 @@ from fotltn.tree import postorder
 #: An axiom that a guard would give so many times its slope hardly moves what is learned.
 WEAK = 10.0
 
-#: What is said of such axioms.
-WEAKNESS = (
-    "hardly any influence on what is learned, since its conditions are seldom true; with these as "
-    "a guard it would have some"
-)
+#: So does an axiom whose slope is below this part of the mean, over axioms about what is learned.
+SMALL = 0.01
 
 _MOST_CELLS = 2**27  # of the tables of what is learned
 _MARK = " (guarded)"  # no axiom's name has a blank
+_ELSEWHERE = " (elsewhere)"
+
+
+class Weakness(StrEnum):
+    """Why an axiom about learned predicates moves them hardly, or not at all."""
+
+    GUARD = "guard"  # its conditions are seldom true; as a guard, they would give it ten times more
+    SMALL = "small"  # it moves them far less than others do, and a guard would not help
+    UNMOVED = "unmoved"  # what is learned does not change its value
+    NEVER = "never"  # its conditions are never true
+
+    @property
+    def meaning(self) -> str:
+        """What it says of an axiom, to follow its name and a colon."""
+        match self:
+            case Weakness.GUARD:
+                return (
+                    "hardly any influence on what is learned, since its conditions are seldom "
+                    "true; with these as a guard it would have some (fotltn audit --suggest)"
+                )
+            case Weakness.NEVER:
+                return (
+                    "no influence on what is learned, since its conditions are never true on "
+                    "these data"
+                )
+            case Weakness.UNMOVED:
+                return (
+                    "no influence on what is learned, since what is learned does not change its "
+                    "value"
+                )
+            case Weakness.SMALL:
+                return (
+                    "hardly any influence on what is learned: less than a hundredth of that of an "
+                    "average axiom; a larger weight would give it more"
+                )
+            case _:
+                assert_never(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +98,8 @@ class AxiomInfluence(Record):
         share: its share in the slopes of all axioms, by weight.
         gain: how many times its slope would be with the guard; None if there is none to suggest.
         suggestion: the axiom with the guard, as text.
+        weakness: why it hardly moves what is learned, or not at all; None if it does, and if it
+            mentions nothing that is learned.
     """
 
     axiom: str
@@ -63,11 +107,12 @@ class AxiomInfluence(Record):
     share: float
     gain: float | None = None
     suggestion: str | None = None
+    weakness: Weakness | None = None
 
     @property
     def weak(self) -> bool:
-        """Whether the axiom hardly moves what is learned, and a guard would change that."""
-        return self.gain is not None and self.gain >= WEAK
+        """Whether the axiom is about what is learned, and moves that hardly, or not at all."""
+        return self.weakness is not None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,12 +124,16 @@ class InfluencePart:
         guards: the axioms that can have a guard, with it.
         values: of each axiom where nothing is known, by trace; with its guard, under another name.
         slopes: the sums of its slopes, likewise; none if that is too large.
+        learned: the axioms that mention what is learned.
+        never: those of them that may be weak, and whose conditions are true nowhere.
     """
 
     crisp: frozenset[str] = frozenset()
     guards: Mapping[str, c.Formula] = field(default_factory=dict)
     values: Mapping[str, Tensor] = field(default_factory=dict)
     slopes: Mapping[str, Tensor] = field(default_factory=dict)
+    learned: frozenset[str] = frozenset()
+    never: frozenset[str] = frozenset()
 
 
 def influences(view: View) -> tuple[AxiomInfluence, ...]:
@@ -101,7 +150,7 @@ def influence_part(view: View, crisp: Collection[str] | None = None) -> Influenc
         return InfluencePart()
     certain = _crisp(view) if crisp is None else _crisp(view) & set(crisp)
     guards = _guards(view, certain)
-    return InfluencePart(certain, guards, *_slopes(view, guards))
+    return _slopes(view, InfluencePart(certain, guards))
 
 
 def influences_of(
@@ -110,26 +159,60 @@ def influences_of(
     """The influence of each axiom, from what all traces say, which know the same guards."""
     if not all(part.slopes for part in parts):
         return ()
+    values = {n: torch.cat([part.values[n] for part in parts]) for n in parts[0].slopes}
     slopes = {
-        name: over_all_traces(
-            torch.cat([part.slopes[name] for part in parts]),
-            torch.cat([part.values[name] for part in parts]),
-            semantics,
-        )
-        for name in parts[0].slopes
+        name: over_all_traces(torch.cat([part.slopes[name] for part in parts]), value, semantics)
+        for name, value in values.items()
     }
     total = sum(a.weight * slopes[a.name] for a in theory.axioms)
     guards = parts[0].guards
-    return tuple(_influence(a, slopes, guards.get(a.name), total) for a in theory.axioms)
+    every = [_influence(a, slopes, guards.get(a.name), total) for a in theory.axioms]
+    never = frozenset.intersection(*(part.never for part in parts))
+    reasons = _weaknesses(theory, every, slopes, values, parts[0].learned, never, semantics)
+    return tuple(replace(one, weakness=reasons.get(one.axiom)) for one in every)
 
 
-def weak_axioms(view: View) -> tuple[str, ...]:
-    """The axioms that hardly move what is learned; those that a guard could help are looked at."""
-    if view.semantics.boolean or not view.learned:
-        return ()
-    helped = _guards(view, _crisp(view))
-    some = replace(view.theory, axioms=tuple(a for a in view.theory.axioms if a.name in helped))
-    return tuple(one.axiom for one in influences(replace(view, theory=some)) if one.weak)
+def weaknesses(view: View) -> dict[str, Weakness]:
+    """The axioms that hardly move what is learned, or not at all, and why."""
+    return {one.axiom: one.weakness for one in influences(view) if one.weakness is not None}
+
+
+def _weaknesses(
+    theory: CheckedTheory,
+    every: Sequence[AxiomInfluence],
+    slopes: Mapping[str, float],
+    values: Mapping[str, Tensor],
+    learned: Collection[str],
+    never: Collection[str],
+    semantics: Semantics,
+) -> dict[str, Weakness]:
+    """Why axioms are weak, of those that are.
+
+    A small slope needs a reason in the axiom: one by a small weight is what the weight is for, and
+    one that a large weight makes up for is not small. Where ∀ and G are products, slopes at 0.5
+    differ by powers of the number of cells, and a value may be too small for a number: then
+    slopes say nothing.
+    """
+    best = {name: max(slopes[name], slopes[name + _ELSEWHERE]) for name in learned}
+    weight = {a.name: a.weight for a in theory.axioms}
+    weighted = {name: weight[name] * slope for name, slope in best.items()}
+    means = isinstance(semantics.forall, PMean) and isinstance(semantics.always, PMean)
+    reasons = {}
+    for one in every:
+        name = one.axiom
+        if name not in learned:
+            continue
+        small = means and all(by[name] < SMALL * mean(by.values()) for by in (best, weighted))
+        flat = best[name] == 0 and (means or bool((values[name] > 0).all()))
+        if one.gain is not None and one.gain >= WEAK:
+            reasons[name] = Weakness.GUARD
+        elif (small or flat) and name in never:
+            reasons[name] = Weakness.NEVER
+        elif flat:
+            reasons[name] = Weakness.UNMOVED
+        elif small:
+            reasons[name] = Weakness.SMALL
+    return reasons
 
 
 def _crisp(view: View) -> frozenset[str]:
@@ -144,31 +227,92 @@ def _guards(view: View, crisp: Collection[str]) -> dict[str, c.Formula]:
     return {name: formula for name, formula in guards.items() if formula is not None}
 
 
-def _slopes(
-    view: View, guards: Mapping[str, c.Formula]
-) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Values and slopes of each axiom, without a guard and with one; none if it is too large."""
+def _slopes(view: View, part: InfluencePart) -> InfluencePart:
+    """With values and slopes of each axiom, also with its guard; without if that is too large."""
     theory, tables, shapes = view.theory, view.tables, {}
     for name in view.learned:
         declared = theory.signature.predicates[name]
         times = 1 if declared.static else tables.horizon
         shapes[name] = (tables.batch, *(tables.sizes[s] for s in declared.sorts), times)
     if not theory.axioms or sum(map(math.prod, shapes.values())) > _MOST_CELLS:
-        return {}, {}
-    device, dtype = tables.lengths.device, tables.dtype
-    inputs = {
-        n: learnable(torch.full(shape, 0.5, dtype=dtype, device=device), tables.batch, dtype)
-        for n, shape in shapes.items()
-    }
+        return part
     formulas = {a.name: a.formula for a in theory.axioms}
-    formulas |= {name + _MARK: formula for name, formula in guards.items()}
+    guards = {name + _MARK: formula for name, formula in part.guards.items()}
+    half = {name: torch.full(shape, 0.5) for name, shape in shapes.items()}
+    values, slopes = _moved(view, formulas | guards, half)
+    touched = frozenset(n for n, f in formulas.items() if predicates_in(f) & set(view.learned))
+    sums = {name: float(slopes[name].sum()) for name in touched}
+    weak = [n for n in formulas if n in touched and sums[n] <= SMALL * mean(sums.values())]
+    for name in touched.difference(weak):
+        values[name + _ELSEWHERE], slopes[name + _ELSEWHERE] = values[name], slopes[name]
+    if not weak:
+        return replace(part, values=values, slopes=slopes, learned=touched)
+    generator = torch.Generator().manual_seed(0)
+    other = {n: 0.25 + torch.rand(shape, generator=generator) / 2 for n, shape in shapes.items()}
+    more = _moved(view, {name + _ELSEWHERE: formulas[name] for name in weak}, other)
+    blank = replace(tables, predicates={**tables.predicates, **_like(tables, half)}, decisions=None)
+    conditions = {name: _conditions(formulas[name]) for name in weak}
+    with torch.no_grad():
+        true = trace_values(conditions, blank, GODEL, view.budget)
+    never = frozenset(name for name, value in true.items() if not bool((value > 0).any()))
+    return replace(
+        part, values=values | more[0], slopes=slopes | more[1], learned=touched, never=never
+    )
+
+
+def _moved(
+    view: View, formulas: Mapping[str, c.Formula], start: Mapping[str, Tensor]
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Values and slopes of formulas, by trace, where what is learned has some degrees."""
+    tables = view.tables
+    some = _like(tables, start)
+    inputs = {n: learnable(table, tables.batch, tables.dtype) for n, table in some.items()}
     degrees = {n: table for n, (_, table) in inputs.items()}
     blank = replace(tables, predicates={**tables.predicates, **degrees}, decisions=None)
-    nothing = torch.zeros(tables.batch, dtype=torch.float64, device=device)
+    nothing = torch.zeros(tables.batch, dtype=torch.float64, device=tables.lengths.device)
     with torch.enable_grad():
         values = trace_values(formulas, blank, view.semantics, view.budget)
         slopes = {n: sum(trace_slopes(v, inputs).values(), nothing) for n, v in values.items()}
     return {name: value.detach() for name, value in values.items()}, slopes
+
+
+def _like(tables: Tables, degrees: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Degrees as tables have them: of their type, where they are."""
+    return {n: t.to(tables.lengths.device, tables.dtype) for n, t in degrees.items()}
+
+
+def _conditions(formula: c.Formula) -> c.Formula:
+    """Whether guards and antecedents are true for some binding and time: `∃x F a` of `∀x G(a → b)`.
+
+    Where what is learned is 0.5, all of it may be true; so by minimum and maximum, this is above 0
+    if it can be.
+    """
+    layers: list[c.Quantifier | c.Aggregate | c.Implies] = []
+    while isinstance(formula, c.Implies) or (
+        isinstance(formula, c.Quantifier | c.Aggregate) and formula.universal
+    ):
+        layers.append(formula)
+        match formula:
+            case c.Implies():
+                formula = formula.right
+            case c.Quantifier():
+                formula = formula.body
+            case c.Aggregate():
+                formula = formula.arg
+            case _:
+                assert_never(formula)
+    some: c.Formula = c.Truth(True)
+    for layer in reversed(layers):
+        match layer:
+            case c.Implies():
+                some = c.And(layer.left, some)
+            case c.Quantifier():
+                some = replace(layer, universal=False, body=some)
+            case c.Aggregate():
+                some = replace(layer, universal=False, arg=some)
+            case _:
+                assert_never(layer)
+    return some
 
 
 def _influence(

@@ -157,9 +157,12 @@ def _gain(path: Path, draws: int, as_json: bool) -> None:
 
 
 def _suggest(audited: Audit) -> None:
-    """The influence of each axiom, and those that a guard would give more, rewritten."""
+    """The influence of each axiom, why some have none, and those that a guard helps, rewritten."""
+    from fotltn.analysis.influence import Weakness
+
     table = grid("axiom", "active", "slope", "share", "guarded", left=["axiom"])
-    weak = []
+    rewritten: list[str] = []
+    others: dict[Weakness, list[str]] = {}
     for axiom in audited.axioms:
         one = axiom.influence
         if one is None:
@@ -167,14 +170,20 @@ def _suggest(audited: Audit) -> None:
         gain = NONE if one.gain is None else f"{number(one.gain, 1)} ×"
         active = share(axiom.evidence.active_share)
         add(table, axiom.name, active, number(one.slope, 4), share(one.share), gain)
-        weak += [one.suggestion] if one.weak and one.suggestion else []
+        if one.weakness is Weakness.GUARD:
+            rewritten.append(str(one.suggestion))
+        elif one.weakness is not None:
+            others.setdefault(one.weakness, []).append(axiom.name)
     show(table)
     print()
     say(_SUGGESTED)
     print()
-    if weak:
+    if others:
+        say(*(f"{', '.join(names)}: {why.meaning}" for why, names in others.items()))
+        print()
+    if rewritten:
         say("What a guard would give ten times as much or more, rewritten:")
-        emit_text("\n".join(weak) + "\n")
+        emit_text("\n".join(rewritten) + "\n")
     else:
         say("No axiom would have ten times its slope with a guard.")
 

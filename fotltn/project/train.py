@@ -19,7 +19,7 @@ from fotltn.learn.fit import fit
 from fotltn.learn.ranks import ALONE, Ranks, joined_ranks
 from fotltn.learn.store import check_replaceable, resolved
 from fotltn.memory import keep_freed_memory
-from fotltn.networks.parts import parts
+from fotltn.networks.parts import DataPart, parts
 from fotltn.posterior.plan import plan_of
 from fotltn.posterior.run import sampler_of
 from fotltn.project.apply import own_data_only
@@ -118,18 +118,42 @@ def _feasible(built: Built, config: Config, more: InMemory) -> Built:
 
 
 def _without_influence(model: Model) -> tuple[str, ...]:
-    """Say once which axioms hardly move what is learned; of a part, if training was on parts."""
-    from fotltn.analysis.influence import WEAKNESS, weak_axioms
+    """Say once for each reason which axioms hardly move what is learned, or not at all.
+
+    If training was on parts, what a guard would help is looked for in the first part. Of others,
+    only what is weak in all parts is said: nothing if parts are entities drawn at random, or the
+    data are on disk.
+    """
+    from fotltn.analysis.influence import Weakness, weaknesses
 
     tables, signature, batches = model.truth, model.theory.signature, model.config.training.batches
-    first = next(parts(batches, tables, signature, {}, torch.Generator().manual_seed(0)))
-    if first is not None:
-        tables = first.fixed
+    reasons: dict[str, Weakness] | None = None
+    order = list(Weakness)  # if parts differ, the first of these is right for all of them
+    drawn = batches is not None and batches.by == "entities"
+    some = drawn or model.config.data.prepared is not None
+    ready: dict[int, DataPart] = {}
     try:
-        weak = weak_axioms(model.view(tables))
+        for part in parts(batches, tables, signature, ready, torch.Generator().manual_seed(0)):
+            weak = weaknesses(model.view(tables if part is None else part.fixed))
+            if reasons is None:
+                reasons = weak
+            else:
+                reasons = {
+                    name: min(why, weak.get(name, why), key=order.index)
+                    for name, why in reasons.items()
+                    if why is Weakness.GUARD or name in weak
+                }
+            ready.clear()  # one part in memory at a time
+            if some:
+                reasons = {n: why for n, why in reasons.items() if why is Weakness.GUARD}
+            if set(reasons.values()) <= {Weakness.GUARD}:
+                break
     except LimitError:  # guards make no axiom larger, but training may have been on less
         return ()
-    return (f"{', '.join(weak)}: {WEAKNESS} (fotltn audit --suggest)",) if weak else ()
+    groups: dict[Weakness, list[str]] = {}
+    for name, why in (reasons or {}).items():
+        groups.setdefault(why, []).append(name)
+    return tuple(f"{', '.join(names)}: {why.meaning}" for why, names in groups.items())
 
 
 def _sampled(
