@@ -238,7 +238,7 @@ def _slopes(view: View, part: InfluencePart) -> InfluencePart:
         return part
     formulas = {a.name: a.formula for a in theory.axioms}
     guards = {name + _MARK: formula for name, formula in part.guards.items()}
-    half = {name: torch.full(shape, 0.5) for name, shape in shapes.items()}
+    half = {name: torch.tensor(0.5).expand(shape) for name, shape in shapes.items()}
     values, slopes = _moved(view, formulas | guards, half)
     touched = frozenset(n for n, f in formulas.items() if predicates_in(f) & set(view.learned))
     sums = {name: float(slopes[name].sum()) for name in touched}

@@ -9,7 +9,14 @@ import torch
 
 import fotltn
 from fotltn.analysis.audit_data import FindingKind
-from fotltn.analysis.influence import Weakness, guarded, influences, weaknesses
+from fotltn.analysis.influence import (
+    Weakness,
+    guarded,
+    influence_part,
+    influences,
+    influences_of,
+    weaknesses,
+)
 from fotltn.analysis.view import View
 from fotltn.logic.check import check
 from fotltn.semantics.config import CRISP, named, semantics_of
@@ -219,6 +226,24 @@ def test_products_of_many_cells_are_not_weak():
     # 0.5 to the power of 4000 is 0, and so is its slope.
     axioms = TWO[1], "axiom A: G(forall x where Rare(x). Learned(x))"
     assert reasons(*axioms, semantics=named("product"), horizon=1000) == {}
+
+
+def test_conditions_are_true_if_they_are_so_in_some_traces():
+    checked = theory("axiom A: forall x. G(Fuzzy(x) -> Learned(x) | Given(x))", TWO[1])
+
+    def part(*, never: bool):
+        data = tables(checked)
+        predicates = {**data.predicates, "Given": torch.ones_like(data.table("Given"))}
+        predicates["Fuzzy"] = torch.full_like(data.table("Fuzzy"), 0.0 if never else 1.0)
+        told = replace(data, predicates=predicates)
+        return influence_part(View(told, PLAIN, theory=checked, learned=["Learned"]), {"Given"})
+
+    def reason(*parts):
+        return influences_of(checked, parts, PLAIN)[0].weakness
+
+    assert reason(part(never=True), part(never=True)) is Weakness.NEVER
+    assert reason(part(never=True), part(never=False)) is Weakness.UNMOVED
+    assert reason(part(never=False), part(never=True)) is Weakness.UNMOVED
 
 
 def test_what_a_model_satisfies_is_not_weak():
