@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 from collections.abc import Callable, Iterable, Iterator
@@ -132,9 +133,15 @@ def _without_influence(model: Model) -> tuple[str, ...]:
     drawn = batches is not None and batches.by == "entities"
     some = drawn or model.config.data.prepared is not None
     ready: dict[int, DataPart] = {}
+    last = {n: when.at(math.inf) for n, when in model.config.objective.axiom_weights.items()}
+    axioms = (
+        a if a.hard else replace(a, weight=last.get(a.name, a.weight)) for a in model.theory.axioms
+    )
+    theory = replace(model.theory, axioms=tuple(axioms))
     try:
         for part in parts(batches, tables, signature, ready, torch.Generator().manual_seed(0)):
-            weak = weaknesses(model.view(tables if part is None else part.fixed))
+            view = model.view(tables if part is None else part.fixed)
+            weak = weaknesses(replace(view, theory=theory))
             if reasons is None:
                 reasons = weak
             else:

@@ -283,6 +283,21 @@ def test_training_names_axioms_without_influence(batches):
     assert warnings == ([] if some else wanted)
 
 
+@pytest.mark.parametrize(("weight", "weak"), [(1.0, True), (1000.0, False)])
+def test_training_counts_the_weights_of_the_project(weight, weak):
+    rows = [("Rare", "x1", 3), *(("Learned", f"x{k}", 399) for k in range(3))]
+    facts = dict(
+        zip(("predicate", "arg1", "time"), map(list, zip(*rows, strict=True)), strict=True)
+    )
+    text = "sort s\npredicate Rare(s), Learned(s)\naxiom A: G(forall x where Rare(x). Learned(x))\n"
+    model = fotltn.train(
+        text + TWO[1], facts=facts, learn=["Learned"], p=1.0,
+        objective={"axiom_weights": {"A": weight}}, training={"epochs": 1},
+    )  # fmt: skip
+    warnings = [w for w in model.warnings if "influence" in w]
+    assert warnings == ([f"A: {Weakness.SMALL.meaning}"] if weak else [])
+
+
 def test_suggestions_name_axioms_that_no_guard_helps(capsys):
     from fotltn.cli.audit import _suggest
 
