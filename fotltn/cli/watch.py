@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from fotltn.monitor.journal import Journal
     from fotltn.monitor.levels import Levels
     from fotltn.monitor.sources import Arrived
-    from fotltn.monitor.steps import Header
+    from fotltn.monitor.steps import Header, InputLine
     from fotltn.monitor.watch import Watch
 
 #: The exit status if there was a violation.
@@ -90,6 +90,10 @@ def watch(
             "--forget", min=1, help="Forget entities about which nothing was true for N steps."
         ),
     ] = None,
+    skip_errors: Annotated[
+        bool,
+        typer.Option("--skip-errors", help="Report lines that are no steps, and continue."),
+    ] = False,
     horizon: Horizon = None,
     presence: Annotated[
         list[str] | None,
@@ -154,17 +158,22 @@ def watch(
         batches = _Batches(source, follow, redis, journal, stack)
         if watch.count == 0 and (header := batches.header()) is not None:
             watch = watching(header)
+            batches.note_header()
         if not as_json:
             warn(checked.warnings)
         for name, reason in watch.unwatched.items():
             print(f"note: {name} is not watched: {reason}", file=sys.stderr)
         levels = Levels(hard_only, at_most, quiet)
-        teller = _Teller(watch, levels, every, as_json, journal, save_every)
+        teller = _Teller(watch, levels, every, as_json, journal, save_every, skip_errors)
         try:
             for batch in batches:
                 teller.run(batch)
         except KeyboardInterrupt:
             interrupted = True
+        except DataError:
+            if watch.count:
+                teller.save()
+            raise
         if watch.count == 0 and interrupted:
             raise KeyboardInterrupt
         if not interrupted and watch.count:
@@ -173,6 +182,8 @@ def watch(
             teller.tell(watch.finish(end or "undecided"))
             teller.save()
     teller.standings("in all")
+    if count := teller.skipped:
+        print(f"{count:,} line{'s were' if count != 1 else ' was'} skipped.", file=sys.stderr)
     if interrupted:
         raise typer.Exit(INTERRUPTED)
     if any(axiom.violations for axiom in watch.axioms.values()):
@@ -196,7 +207,9 @@ class _Batches:
         self.journal = journal
         place = None if journal is None else journal.place
         again = [] if journal is None else journal.again
-        self.first = [Arrived(InputLine("input", i, one), "") for i, one in enumerate(again, 1)]
+        name = "" if journal is None else str(journal.input_path)
+        self.first = [Arrived(InputLine(name, i, one), "") for i, one in enumerate(again, 1)]
+        self.header_line: Arrived | None = None
         self.rest: Iterator[list[Arrived]]
         if redis is not None:
             url, _, stream = redis.rpartition("/")
@@ -222,16 +235,30 @@ class _Batches:
             if batch is None:
                 return None
             self.first = batch
-        begun = read_line(self.first[0].line)
+        try:
+            begun = read_line(self.first[0].line)
+        except DataError:
+            return None  # it is refused as a step
         if not isinstance(begun, Header):
             return None
-        if self.journal is not None and self.first[0].after != "":
-            self.journal.note([self.first[0].line.text])
-        del self.first[0]
+        self.header_line = self.first.pop(0)
         return begun
+
+    def note_header(self) -> None:
+        """Keep the header, which fits the theory."""
+        one = self.header_line
+        if self.journal is not None and one is not None and one.after != "":
+            self.journal.note([one.line.text])
 
     def __iter__(self) -> Iterator[list[Arrived]]:
         return itertools.chain([self.first], self.rest)
+
+
+def _lines(arrived: list[Arrived]) -> Iterator[InputLine]:
+    for one in arrived:
+        if one.refused is not None:
+            raise DataError(one.refused)
+        yield one.line
 
 
 class _Teller:
@@ -245,11 +272,14 @@ class _Teller:
         as_json: bool,
         journal: Journal | None,
         save_every: int,
+        skip_errors: bool,
     ) -> None:
         self.watch, self.levels, self.every, self.as_json = watch, levels, every, as_json
         self.journal, self.save_every = journal, save_every
-        self.place: Any = None
+        self.place: Any = None if journal is None else journal.place
         self.saved = watch.count
+        self.skip_errors, self.skipped = skip_errors, 0
+        self.rest: list[Arrived] = []
 
     def run(self, lines: list[Arrived]) -> None:
         """Go on by some lines, and stop where standings are to be printed.
@@ -259,15 +289,26 @@ class _Teller:
         """
         if self.journal is not None:
             self.journal.note(one.line.text for one in lines if one.after != "")
-        while lines:
-            room = len(lines)
-            if self.every is not None:
-                room = self.every - self.watch.count % self.every
-            self.tell(self.watch.steps(one.line for one in lines[:room]))
-            line, after = lines[:room][-1]
-            self.place = [after, line.number] if isinstance(after, int) else after
-            lines = lines[room:]
-            if self.every is not None and self.watch.count % self.every == 0:
+        self.rest = lines
+        while self.rest:
+            begun, refusal = self.watch.count, None
+            room = len(self.rest) if self.every is None else self.every - begun % self.every
+            part = self.rest[:room]
+            try:
+                self.tell(self.watch.steps(_lines(part)))
+            except DataError as error:
+                refusal = error
+            taken = part if refusal is None else part[: self.watch.count - begun]
+            if taken:
+                line, after, _ = taken[-1]
+                self.place = [after, line.number] if isinstance(after, int) else after
+            self.rest = self.rest[len(taken) :]
+            if refusal is not None:
+                if len(taken) == len(part):
+                    raise refusal
+                self._refused(refusal)
+            count = self.watch.count
+            if self.every is not None and count > begun and count % self.every == 0:
                 self.standings(f"after step {self.watch.count - 1}")
             if self.watch.count - self.saved >= self.save_every:
                 self.save()
@@ -275,25 +316,55 @@ class _Teller:
                 self.journal.tell(self.watch)
         sys.stdout.flush()
 
+    def _refused(self, error: DataError) -> None:
+        """Leave out the next line, which is no step.
+
+        Raises:
+            DataError: errors are not skipped, or no more steps may come.
+        """
+        over = self.watch.ended or self.watch.count == self.watch.horizon
+        if self.skip_errors and not over:
+            print(error, file=sys.stderr)
+            self.skipped += 1
+            del self.rest[0]
+            return
+        if self.journal is not None:
+            if self.journal.keep_input:
+                self.journal.refuse([one.line.text for one in self.rest])
+            line = self.rest.pop(0).line
+            how = "after" if self.journal.keep_input else "at"
+            if not over:
+                where = f"{how} line {line.number} of {line.name}"
+                print(
+                    f"note: {self.journal.folder}: the next run continues {where}", file=sys.stderr
+                )
+        raise error
+
     def save(self) -> None:
         """Write a snapshot, if there is a folder for it."""
         if self.journal is not None:
-            self.journal.save(self.watch, self.place)
+            self.journal.save(self.watch, self.place, (one.line.text for one in self.rest))
             self.journal.tell(self.watch, at_once=True)
             self.saved = self.watch.count
 
     def tell(self, events: Iterable[CellEvent]) -> None:
         """Print events, those that are let through."""
-        for event in events if self.journal is None else self.journal.write(events):
-            if not self.levels.lets(event, time.monotonic()):
-                continue
-            if self.as_json:
-                self._json(event.as_dict())
-                continue
-            say(str(event))
-            if event.because:
-                told = (f"{e.formula}@{e.time} {str(e.truth).lower()}" for e in event.because)
-                say(f"  {', '.join(told)}")
+        if self.journal is not None:
+            self.journal.write(events, self._print)
+            return
+        for event in events:
+            self._print(event)
+
+    def _print(self, event: CellEvent) -> None:
+        if not self.levels.lets(event, time.monotonic()):
+            return
+        if self.as_json:
+            self._json(event.as_dict())
+            return
+        say(str(event))
+        if event.because:
+            told = (f"{e.formula}@{e.time} {str(e.truth).lower()}" for e in event.because)
+            say(f"  {', '.join(told)}")
 
     def standings(self, when: str) -> None:
         """How all axioms stand."""

@@ -15,7 +15,7 @@ import itertools
 import json
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -29,6 +29,7 @@ from fotltn.strict_json import JsonError, read_json
 #: The file of how a watch stands now.
 NOW = "now.json"
 
+_ANY_BYTES = "surrogateescape"  # how lines that are no text are kept as they came
 _SHOWN = 200  # open cells that are told of
 _SHARE = 0.05  # of the time that telling may take
 
@@ -39,6 +40,7 @@ class Journal:
     Attributes:
         place: where the input goes on after the snapshot, in the words of its source.
         again: steps that came after the snapshot, and cannot be read from the source again.
+        input_path: the file that they are in.
     """
 
     def __init__(self, folder: Path, *, keep_input: bool = False) -> None:
@@ -54,6 +56,7 @@ class Journal:
         self._known = 0
         self._tell_at = 0.0
         self._input: BinaryIO | None = None
+        self.input_path = folder
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._events = (folder / "events.jsonl").open("ab")
@@ -81,10 +84,10 @@ class Journal:
                 raise DataError(f"{path} is damaged: {error}") from None
         self._known = _whole_lines(self.folder / "events.jsonl", size)
         if self.keep_input:
-            path = self._input_path(watch)
+            self.input_path = path = self._input_path(watch)
             _whole_lines(path, 0)
             if path.exists():
-                self.again = path.read_text("utf-8").splitlines()
+                self.again = path.read_bytes().decode("utf-8", _ANY_BYTES).split("\n")[:-1]
             self._input = path.open("ab")
         return resumed
 
@@ -94,25 +97,40 @@ class Journal:
     def note(self, lines: Iterable[str]) -> None:
         """Keep lines of an input that cannot be read again, before they are taken."""
         if self._input is not None:
-            self._input.write("".join(f"{line}\n" for line in lines).encode())
+            self._input.write(_joined(lines))
             self._input.flush()
 
-    def write(self, events: Iterable[CellEvent]) -> list[CellEvent]:
-        """Write events; those that were not written before."""
+    def refuse(self, lines: Sequence[str]) -> None:
+        """Leave out the first of the last lines that are kept: it is no step."""
+        if self._input is not None:
+            self._input.truncate(os.fstat(self._input.fileno()).st_size - len(_joined(lines)))
+            self.note(lines[1:])
+
+    def write(
+        self, events: Iterable[CellEvent], tell: Callable[[CellEvent], None] | None = None
+    ) -> None:
+        """Write events, and tell of those that were not written before.
+
+        If an error ends them, those before it are written and told of.
+        """
         fresh = []
         lines = []
-        for event in events:
-            if self._known:
-                self._known -= 1
-            else:
-                value = {"schema": SCHEMA, "number": self.number, **event.as_dict()}
-                lines.append(json.dumps(value, ensure_ascii=False) + "\n")
-                fresh.append(event)
-            self.number += 1
-        if lines:
-            self._events.write("".join(lines).encode())
-            self._events.flush()
-        return fresh
+        try:
+            for event in events:
+                if self._known:
+                    self._known -= 1
+                else:
+                    value = {"schema": SCHEMA, "number": self.number, **event.as_dict()}
+                    lines.append(json.dumps(value, ensure_ascii=False) + "\n")
+                    fresh.append(event)
+                self.number += 1
+        finally:
+            if lines:
+                self._events.write("".join(lines).encode())
+                self._events.flush()
+            if tell is not None:
+                for event in fresh:
+                    tell(event)
 
     def tell(self, watch: Watch, *, at_once: bool = False) -> None:
         """Write how a watch stands, once a second at most, and seldom where that takes long.
@@ -134,8 +152,13 @@ class Journal:
         spent = time.monotonic() - began
         self._tell_at = began + max(1.0, spent / _SHARE)
 
-    def save(self, watch: Watch, place: Any) -> None:
+    def save(self, watch: Watch, place: Any, rest: Iterable[str] = ()) -> None:
         """Write a snapshot, from which another run goes on.
+
+        Args:
+            watch: what is saved.
+            place: where its source goes on.
+            rest: lines that were noted, and not yet taken.
 
         Raises:
             DataError: it cannot be written; the one before it stays.
@@ -151,7 +174,8 @@ class Journal:
         }
         if self._input is not None:
             self._input.close()
-            self._input = self._input_path(watch).open("wb")
+            write_files({self._input_path(watch): _joined(rest)})
+            self._input = self._input_path(watch).open("ab")
         text = json.dumps(value, ensure_ascii=False).encode()
         write_files({self.folder / "watch.json": text})
         for path in self.folder.glob("input-*.jsonl"):
@@ -167,6 +191,10 @@ class Journal:
         self._events.close()
         if self._input is not None:
             self._input.close()
+
+
+def _joined(lines: Iterable[str]) -> bytes:
+    return "".join(f"{line}\n" for line in lines).encode("utf-8", _ANY_BYTES)
 
 
 def _whole_lines(path: Path, start: int) -> int:

@@ -54,26 +54,26 @@ class StepLoop(ABC, Generic[T]):
             steps: each as `step` takes it; or a file that is open, with a step on each line.
 
         Raises:
-            DataError: a step does not fit the theory; those before it are done.
+            DataError: a step does not fit the theory, or cannot be read; those before it are done.
         """
         name = str(getattr(steps, "name", "steps"))
-        for raw in steps:
-            if not isinstance(raw, TraceStep | InputLine):
-                self._lines += 1
-                if isinstance(raw, str):
-                    raw = InputLine(name, self._lines, raw.rstrip("\r\n"))
-                    if not raw.text.strip():
-                        continue
-            try:
+        try:
+            for raw in steps:
+                if not isinstance(raw, TraceStep | InputLine):
+                    self._lines += 1
+                    if isinstance(raw, str):
+                        raw = InputLine(name, self._lines, raw.rstrip("\r\n"))
+                        if not raw.text.strip():
+                            continue
                 if isinstance(raw, InputLine) and not self._over() and self._again(raw.text):
                     self._waiting += 1
                 else:
                     yield from self._take(step_of(raw))
-            except DataError:
-                yield from self._flush()
-                raise
-            if self._waiting >= self._room():
-                yield from self._flush()
+                if self._waiting >= self._room():
+                    yield from self._flush()
+        except DataError:
+            yield from self._flush()
+            raise
         yield from self._flush()
 
     def _one(self, facts: StepInput, values: Iterable[Fact]) -> list[T]:

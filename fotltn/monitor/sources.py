@@ -18,10 +18,17 @@ _PAUSE = 0.1  # seconds between two looks at a file that grows
 
 
 class Arrived(NamedTuple):
-    """A line, and where the next one begins: an offset in bytes, or what a broker calls it."""
+    """A line, and where the next one begins: an offset in bytes, or what a broker calls it.
+
+    Attributes:
+        line: the line.
+        after: where the next one begins.
+        refused: why it cannot be a step, if that is known.
+    """
 
     line: InputLine
     after: int | str
+    refused: str | None = None
 
 
 class Place(NamedTuple):
@@ -40,6 +47,8 @@ def lines_of(
 ) -> Iterator[list[Arrived]]:
     """Lines that are not empty, as many at a time as are there.
 
+    Bytes that are no text become surrogates, which `read_line` refuses.
+
     Args:
         file: what is read; from its place on.
         name: what errors call it.
@@ -48,7 +57,7 @@ def lines_of(
             says that there is nothing yet. A file that is replaced, or cut, is read from its start.
 
     Raises:
-        DataError: a line is no text, or too long.
+        DataError: a line is too long.
     """
     left, (offset, count) = b"", start
     while True:
@@ -67,16 +76,14 @@ def lines_of(
         for raw in complete:
             count += 1
             offset += len(raw) + 1
-            try:
-                text = raw.decode("utf-8-sig" if count == 1 else "utf-8").rstrip("\r")
-            except UnicodeDecodeError:
-                raise DataError(f"{name}:{count}: this is no UTF-8 text") from None
+            encoding = "utf-8-sig" if count == 1 else "utf-8"
+            text = raw.decode(encoding, "surrogateescape").rstrip("\r")
             if text.strip():
                 lines.append(Arrived(InputLine(name, count, text), offset))
-        if len(left) > _MOST_BYTES:
-            raise DataError(f"{name}:{count + 1}: a line has more than {_MOST_BYTES:,} bytes")
         if lines:
             yield lines
+        if len(left) > _MOST_BYTES:
+            raise DataError(f"{name}:{count + 1}: a line has more than {_MOST_BYTES:,} bytes")
         if not chunk:
             return
 
@@ -102,7 +109,7 @@ def redis_lines(
         pause: seconds after which an empty list says that there is nothing yet.
 
     Raises:
-        DataError: the package is missing, the server does not answer, or an entry has no step.
+        DataError: the package is missing, or the server does not answer.
     """
     try:
         import redis
@@ -115,12 +122,11 @@ def redis_lines(
                 lines = []
                 for number, fields in answer[0][1] if answer else ():
                     after = number.decode()
+                    text = fields.get(b"step", b"").decode("utf-8", "surrogateescape")
+                    refused = None
                     if b"step" not in fields:
-                        raise DataError(
-                            f"entry {after} of the stream '{stream}' has no field 'step'"
-                        )
-                    text = fields[b"step"].decode("utf-8", "replace")
-                    lines.append(Arrived(InputLine(f"{stream} {after}", 1, text), after))
+                        refused = f"entry {after} of the stream '{stream}' has no field 'step'"
+                    lines.append(Arrived(InputLine(f"{stream} {after}", 1, text), after, refused))
                 yield lines
     except (redis.RedisError, ValueError) as error:
         raise DataError(f"cannot read the stream '{stream}' of {url}: {error}") from None

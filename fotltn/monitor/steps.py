@@ -23,7 +23,7 @@ Path = tuple[str | int, ...]
 
 
 class InputLine(NamedTuple):
-    """A line of input, that errors can point into."""
+    """A line of input, that errors can point into; bytes that are no text are surrogates."""
 
     name: str
     number: int
@@ -137,8 +137,13 @@ def read_line(line: InputLine) -> TraceStep:
     """A step, or a header (which has the key `entities`), from a line of JSON.
 
     Raises:
-        DataError: it is no JSON, or no step.
+        DataError: it is no text, no JSON, or no step.
     """
+    if not line.text.isascii():
+        try:
+            line.text.encode()
+        except UnicodeEncodeError:
+            raise wrong(TraceStep(line=line), "this is no UTF-8 text") from None
     try:
         value = read_json(line.text)
     except JsonError as error:

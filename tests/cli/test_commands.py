@@ -53,7 +53,7 @@ OPTIONS = {
     "predict": ["--data", "--evidence", "--horizon", "--output", "-o", "--predicate", "--decide",
                 "--shards", "--json"],
     "watch": ["--input", "--follow", "--redis", "--state", "--save-every", "--model",
-              "--hard-only",
+              "--skip-errors", "--hard-only",
               "--at-most", "--quiet", "--resolved", "--every", "--window", "--forget",
               "--presence", "--threshold", "--horizon", "--end", "--json"],
     "monitor": ["--input", "--every", "--horizon", "--semantics", "--p", "--threshold",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -14,7 +15,7 @@ FOLDER = EXAMPLE.parent / "monitor"
 THEORY, STEPS = str(FOLDER / "crossing.fot"), FOLDER / "steps.jsonl"
 
 
-def run(*args: str, text: str | None = None):
+def run(*args: str, text: str | bytes | None = None):
     return CliRunner().invoke(app, ["watch", THEORY, *args], input=text)
 
 
@@ -81,3 +82,115 @@ def test_errors_say_what_is_wrong(args, text, message):
     result = run(*args, text=text)
     assert result.exit_code == 1
     assert message in str(result.exception)
+
+
+# --- a folder of state ------------------------------------------------------------------------
+
+CROSS = '{"facts": [["Crossing", "bo"]]}'
+BAD = '{"facts": [["Crosing", "bo"]]}'
+
+
+def times(path: Path) -> list[object]:
+    """The time points of the violations in a file of events."""
+    return [one["time"] for one in events(path.read_text()) if one["event"] == "violation"]
+
+
+@pytest.mark.parametrize("bad", [BAD.encode(), b'{"facts": [["Crossing", "\xff"]]}', b"{"])
+def test_a_line_that_is_refused_loses_nothing_else(tmp_path, bad):
+    """What came before it is told and written, and the next run continues after it."""
+    state = tmp_path / "state"
+    text = b"\n".join([CROSS.encode()] * 2 + [bad] + [CROSS.encode()] * 2) + b"\n"
+    first = run("--json", "--state", str(state), text=text)
+    assert first.exit_code == 1
+    assert "<stdin>:3:" in str(first.exception)
+    assert "the next run continues after line 3 of <stdin>" in first.stderr
+    assert [one["time"] for one in events(first.stdout)] == [0, 1]
+    assert times(state / "events.jsonl") == [0, 1]
+    second = run("--json", "--state", str(state), text=CROSS + "\n")
+    assert second.exit_code == 3
+    assert [one["time"] for one in events(second.stdout)[:-1]] == [2, 3, 4]
+    assert times(state / "events.jsonl") == [0, 1, 2, 3, 4]
+
+
+def test_a_refused_line_of_a_killed_run_is_refused_once(tmp_path):
+    """A run that was killed before it could leave out the line that it was about to refuse."""
+    state = tmp_path / "state"
+    state.mkdir()
+    header = '{"entities": {"car": ["ego"]}}'
+    (state / "input-0.jsonl").write_text(f"{header}\n{CROSS}\n{BAD}\n{CROSS}\n")
+    first = run("--json", "--state", str(state), text="")
+    assert "input-0.jsonl:3:" in str(first.exception)
+    assert run("--json", "--state", str(state), text="").exit_code == 3
+    assert times(state / "events.jsonl") == [0, 1]
+
+
+def test_a_first_line_that_is_refused_is_not_kept(tmp_path):
+    for bad in (BAD, '{"entities": {"cat": ["tom"]}}'):
+        state = str(tmp_path / "state")
+        assert run("--state", state, text=f"{bad}\n{CROSS}\n").exit_code == 1
+        assert run("--state", state, text=f"{CROSS}\n").exit_code == 3
+
+
+def test_after_a_refused_line_of_a_file_the_place_is_saved(tmp_path):
+    source, state = tmp_path / "steps.jsonl", tmp_path / "state"
+    source.write_text(f"{CROSS}\n{BAD}\n{CROSS}\n")
+    for told in ([0], []):  # refused again, with nothing told twice
+        result = run("--json", "--input", str(source), "--state", str(state))
+        assert result.exit_code == 1
+        assert "continues at line 2 of" in result.stderr
+        assert [one["time"] for one in events(result.stdout)] == told
+    source.write_text(f"{CROSS}\n{CROSS}\n{CROSS}\n")
+    assert run("--input", str(source), "--state", str(state)).exit_code == 3
+    assert times(state / "events.jsonl") == [0, 1, 2]
+
+
+@pytest.mark.parametrize("every", [[], ["--every", "2"]])
+def test_errors_can_be_skipped(tmp_path, every):
+    state = tmp_path / "state"
+    text = "\n".join([BAD, CROSS, BAD, BAD, CROSS, CROSS, "{"]) + "\n"
+    args = ["--skip-errors", "--state", str(state), "--save-every", "1", *every]
+    result = run(*args, text=text)
+    assert result.exit_code == 3
+    assert [f"<stdin>:{n}:" in result.stderr for n in range(1, 8)] == [
+        True, False, True, True, False, False, True,
+    ]  # fmt: skip
+    assert "4 lines were skipped." in result.stderr
+    assert result.stdout.count("2 steps, after step 1:") == len(every) // 2
+    assert times(state / "events.jsonl") == [0, 1, 2]
+    over = run("--skip-errors", "--horizon", "1", text=f"{CROSS}\n{CROSS}\n")
+    assert "the trace was to have 1 steps" in str(over.exception)
+
+
+def test_lines_that_were_not_taken_yet_survive_a_snapshot(tmp_path, monkeypatch):
+    """A run that is killed right after a snapshot in the middle of what it has received."""
+    from fotltn.monitor.journal import Journal
+
+    state, save = tmp_path / "state", Journal.save
+
+    class KilledError(Exception):
+        """Stands for a kill."""
+
+    def save_and_die(self, *args):
+        save(self, *args)
+        raise KilledError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "save", save_and_die)
+        args = ["--every", "2", "--save-every", "2"]
+        result = run("--state", str(state), *args, text=f"{CROSS}\n" * 7)
+        assert isinstance(result.exception, KilledError)
+    assert times(state / "events.jsonl") == [0, 1]
+    assert run("--state", str(state), text="").exit_code == 3
+    assert times(state / "events.jsonl") == [0, 1, 2, 3, 4, 5, 6]
+
+
+def test_lines_end_at_line_feeds_alone(tmp_path):
+    state = tmp_path / "state"
+    state.mkdir()
+    names = ["a\u2028b", "a\u0085b", "a\u2029b"]
+    lines = [json.dumps({"facts": [["Crossing", n]]}, ensure_ascii=False) for n in names]
+    (state / "input-0.jsonl").write_bytes(("\n".join(lines) + "\n").encode())
+    result = run("--json", "--state", str(state), text="")
+    assert result.exit_code == 3
+    told = (state / "events.jsonl").read_text("utf-8").split("\n")[:-1]
+    assert [json.loads(one)["binding"] for one in told] == [{"y": name} for name in names]

@@ -254,11 +254,29 @@ def test_a_redis_stream_is_read(broker, tmp_path):
         journal.write(watch.steps(read_line(one.line) for one in rest))
     assert written(folder) == json.loads(json.dumps(plain(steps)))
     client.xadd("other", {"words": "none"})
-    with pytest.raises(DataError, match="has no field 'step'"):
-        next(redis_lines(url, "other"))
+    (other,) = next(redis_lines(url, "other"))
+    assert other.refused is not None
+    assert "has no field 'step'" in other.refused
     client.set("text", "x")
     with pytest.raises(DataError, match="cannot read the stream 'text'"):
         next(redis_lines(url, "text"))
+
+
+@pytest.mark.parametrize("bad", [{"words": "none"}, {"step": b'{"facts": [["a", "\xff"]]}'}])
+def test_entries_before_a_bad_one_are_judged(broker, tmp_path, bad):
+    url, client = broker
+    theory, folder = tmp_path / "t.fot", tmp_path / "state"
+    theory.write_text("predicate p\naxiom P: G p")
+    for entry in [{"step": '{"facts": []}'}] * 2 + [bad]:
+        client.xadd("steps", entry)
+    call = command(theory, "--redis", f"{url}/steps", "--state", folder)
+    for _ in range(2):  # refused again, with nothing written twice
+        done = subprocess.run(call, capture_output=True, text=True)
+        assert done.returncode == 1, done.stderr
+        assert "the next run continues at line 1 of steps" in done.stderr
+        assert [event["time"] for event in written(folder)] == [0, 1]
+    place = json.loads((folder / "watch.json").read_text())["place"]
+    assert client.xrange("steps")[1][0].decode() in str(place)
 
 
 @pytest.mark.slow
