@@ -7,7 +7,7 @@ import json
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +19,7 @@ from fotltn.cli.tables import add, grid, say, show
 from fotltn.errors import DataError
 from fotltn.format import NONE
 from fotltn.logic.check import check as check_theory
+from fotltn.strict_json import read_json
 from fotltn.syntax.load import load_theory
 
 if TYPE_CHECKING:
@@ -201,7 +202,7 @@ class _Batches:
         journal: Journal | None,
         stack: ExitStack,
     ) -> None:
-        from fotltn.monitor.sources import Arrived, Place, lines_of, redis_lines
+        from fotltn.monitor.sources import Arrived, FollowedFile, Place, lines_of, redis_lines
         from fotltn.monitor.steps import InputLine
 
         self.journal = journal
@@ -210,6 +211,7 @@ class _Batches:
         name = "" if journal is None else str(journal.input_path)
         self.first = [Arrived(InputLine(name, i, one), "") for i, one in enumerate(again, 1)]
         self.header_line: Arrived | None = None
+        self.header_text = None if journal is None else journal.header
         self.rest: Iterator[list[Arrived]]
         if redis is not None:
             url, _, stream = redis.rpartition("/")
@@ -220,11 +222,11 @@ class _Batches:
             self.rest = lines_of(sys.stdin.buffer, "<stdin>")
             return
         try:
-            file = stack.enter_context(source.open("rb"))
-            file.seek(start.offset)
+            file = stack.enter_context(closing(FollowedFile(source)))
+            file.file.seek(start.offset)
         except OSError as error:
             raise DataError(f"cannot read {source}: {error.strerror}") from None
-        self.rest = lines_of(file, str(source), start, follow=source if follow else None)
+        self.rest = lines_of(file if follow else file.file, str(source), start)
 
     def header(self) -> Header | None:
         """What the first line says of all steps; otherwise it is a step."""
@@ -247,17 +249,40 @@ class _Batches:
     def note_header(self) -> None:
         """Keep the header, which fits the theory."""
         one = self.header_line
-        if self.journal is not None and one is not None and one.after != "":
-            self.journal.note([one.line.text])
+        if one is None:
+            return
+        self.header_text = one.line.text
+        if self.journal is not None:
+            self.journal.header = one.line.text
+            if one.after != "":
+                self.journal.note([one.line.text])
 
     def __iter__(self) -> Iterator[list[Arrived]]:
-        return itertools.chain([self.first], self.rest)
+        for batch in itertools.chain([self.first], self.rest):
+            yield self._without_header(batch)
+
+    def _without_header(self, batch: list[Arrived]) -> list[Arrived]:
+        """A file after another one, or the input of a later run, may repeat the first header."""
+        if not batch or batch[0].line.number != 1 or '"entities"' not in batch[0].line.text:
+            return batch
+        try:
+            again = read_json(batch[0].line.text)
+        except DataError:
+            return batch
+        if self.header_text is None or not isinstance(again, dict) or "entities" not in again:
+            return batch
+        if again == read_json(self.header_text):
+            return batch[1:]
+        reason = "this header is not the one that the watch began with"
+        return [batch[0]._replace(refused=reason), *batch[1:]]
 
 
 def _lines(arrived: list[Arrived]) -> Iterator[InputLine]:
+    from fotltn.monitor.steps import TraceStep, wrong
+
     for one in arrived:
         if one.refused is not None:
-            raise DataError(one.refused)
+            raise wrong(TraceStep(line=one.line), one.refused)
         yield one.line
 
 

@@ -40,6 +40,7 @@ class Journal:
     Attributes:
         place: where the input goes on after the snapshot, in the words of its source.
         again: steps that came after the snapshot, and cannot be read from the source again.
+        header: the first line, if it was one.
         input_path: the file that they are in.
     """
 
@@ -52,6 +53,7 @@ class Journal:
         self.folder, self.keep_input = folder, keep_input
         self.place: Any = None
         self.again: list[str] = []
+        self.header: str | None = None
         self.number = 0
         self._known = 0
         self._tell_at = 0.0
@@ -76,6 +78,7 @@ class Journal:
                 saved = read_json(path.read_bytes())
                 watch.restore(saved["watch"])
                 self.place, self.number, size = saved["place"], saved["events"], saved["bytes"]
+                self.header = saved["header"]
             except (JsonError, KeyError, TypeError, ValueError) as error:
                 if isinstance(error, DataError) and not isinstance(error, JsonError):
                     raise DataError(
@@ -168,6 +171,7 @@ class Journal:
         os.fsync(self._events.fileno())
         value = {
             "place": place,
+            "header": self.header,
             "events": self.number,
             "bytes": self._events.tell(),
             "watch": watch.snapshot(),

@@ -42,35 +42,68 @@ class Place(NamedTuple):
 START = Place()
 
 
+class FollowedFile:
+    """A file that grows; another file that takes its path is read after it.
+
+    Attributes:
+        path: where it is.
+        file: what is read now.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Open it."""
+        self.path, self.file = path, path.open("rb")
+
+    def replaced(self) -> bool:
+        """Whether the path leads to another file now, or to one that was cut."""
+        try:
+            now, mine = self.path.stat(), os.fstat(self.file.fileno())
+        except OSError:
+            return False  # it may come back
+        other = (now.st_dev, now.st_ino) != (mine.st_dev, mine.st_ino)
+        return other or now.st_size < self.file.tell()
+
+    def swap(self) -> bool:
+        """Open what the path leads to, and close what was read; whether there is a file."""
+        try:
+            file = self.path.open("rb")
+        except OSError:
+            return False
+        self.close()
+        self.file = file
+        return True
+
+    def close(self) -> None:
+        """Give the file back."""
+        self.file.close()
+
+
 def lines_of(
-    file: IO[bytes], name: str, start: Place = START, *, follow: Path | None = None
+    file: IO[bytes] | FollowedFile, name: str, start: Place = START
 ) -> Iterator[list[Arrived]]:
     """Lines that are not empty, as many at a time as are there.
 
     Bytes that are no text become surrogates, which `read_line` refuses.
 
     Args:
-        file: what is read; from its place on.
+        file: what is read, from its place on. At the end of a file that grows, more is waited for,
+            and an empty list says that there is nothing yet. What replaces it is read from its
+            start; a last line without a line feed is a line then.
         name: what errors call it.
         start: where that is.
-        follow: the path of a file that grows: at its end, more is waited for, and an empty list
-            says that there is nothing yet. A file that is replaced, or cut, is read from its start.
 
     Raises:
         DataError: a line is too long.
     """
     left, (offset, count) = b"", start
+    followed = file if isinstance(file, FollowedFile) else None
     while True:
-        chunk = file.read1(_CHUNK)  # type: ignore[attr-defined]
+        replaced = followed is not None and followed.replaced()  # so that all of it is read
+        now = file.file if isinstance(file, FollowedFile) else file
+        chunk = now.read1(_CHUNK)  # type: ignore[attr-defined]
         *complete, left = (left + chunk).split(b"\n")
-        if not chunk and follow is not None:
-            if _replaced(file, follow):
-                with follow.open("rb") as other:
-                    yield from lines_of(other, name, follow=follow)
-            yield []
-            time.sleep(_PAUSE)
-            continue
-        if not chunk and left:
+        ended = not chunk and (followed is None or replaced)
+        if ended and left:
             complete, left = [left], b""
         lines = []
         for raw in complete:
@@ -84,17 +117,13 @@ def lines_of(
             yield lines
         if len(left) > _MOST_BYTES:
             raise DataError(f"{name}:{count + 1}: a line has more than {_MOST_BYTES:,} bytes")
-        if not chunk:
+        if ended and followed is None:
             return
-
-
-def _replaced(file: IO[bytes], path: Path) -> bool:
-    """Whether a path leads to another file now, or to one that was cut."""
-    try:
-        now, mine = path.stat(), os.fstat(file.fileno())
-    except OSError:
-        return False  # it may come back
-    return (now.st_dev, now.st_ino) != (mine.st_dev, mine.st_ino) or now.st_size < file.tell()
+        if ended and followed is not None and followed.swap():
+            offset, count = START
+        elif not chunk:
+            yield []
+            time.sleep(_PAUSE)
 
 
 def redis_lines(

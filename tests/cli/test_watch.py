@@ -184,6 +184,32 @@ def test_lines_that_were_not_taken_yet_survive_a_snapshot(tmp_path, monkeypatch)
     assert times(state / "events.jsonl") == [0, 1, 2, 3, 4, 5, 6]
 
 
+def test_a_file_that_replaces_another_may_repeat_its_header(tmp_path, monkeypatch):
+    """The same header is passed over, also by a later run; another one is refused."""
+    monkeypatch.setattr("fotltn.monitor.sources._PAUSE", 0.0)
+    header, state = '{"entities": {"car": ["ego"]}}', tmp_path / "state"
+    source, aside = tmp_path / "steps.jsonl", tmp_path / "next.jsonl"
+    source.write_text(f"{header}\n{CROSS}\n{CROSS}")
+    following = [
+        f"{header.replace(': ', ':')}\n{CROSS}\n",
+        f"{header.replace('ego', 'other')}\n{CROSS}\n",
+    ]
+
+    def rotate(_seconds: float) -> None:
+        aside.write_text(following.pop(0))
+        aside.replace(source)
+
+    monkeypatch.setattr("fotltn.monitor.sources.time.sleep", rotate)
+    result = run("--input", str(source), "--follow", "--state", str(state))
+    assert "this header is not the one that the watch began with" in str(result.exception)
+    assert "steps.jsonl:1:1" in str(result.exception)
+    assert times(state / "events.jsonl") == [0, 1, 2]
+    state = tmp_path / "other"
+    for _ in range(2):
+        assert run("--state", str(state), text=f"{header}\n{CROSS}\n").exit_code == 3
+    assert times(state / "events.jsonl") == [0, 1]
+
+
 def test_lines_end_at_line_feeds_alone(tmp_path):
     state = tmp_path / "state"
     state.mkdir()

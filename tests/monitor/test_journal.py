@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import pytest
 
 from fotltn.errors import DataError
 from fotltn.monitor.journal import Journal
-from fotltn.monitor.sources import Place, lines_of, redis_lines
+from fotltn.monitor.sources import FollowedFile, Place, lines_of, redis_lines
 from fotltn.monitor.steps import read_line
 from fotltn.monitor.watch import Watch
 from fotltn.syntax.load import parse_theory
@@ -146,8 +147,8 @@ def test_a_state_of_another_theory_is_refused(tmp_path):
 def test_a_file_that_grows_is_followed(tmp_path):
     path = tmp_path / "steps.jsonl"
     path.write_text('{"facts": []}\n{"fac')
-    with path.open("rb") as file:
-        batches = lines_of(file, "steps", follow=path)
+    with closing(FollowedFile(path)) as file:
+        batches = lines_of(file, "steps")
         assert [one.line.text for one in next(batches)] == ['{"facts": []}']
         assert next(batches) == []
         with path.open("a") as more:
@@ -161,6 +162,27 @@ def test_a_file_that_grows_is_followed(tmp_path):
         while not (batch := next(batches)):
             pass
         assert [(one.line.text, one.line.number) for one in batch] == [('{"facts": [2]}', 1)]
+
+
+def test_files_replace_each_other_without_end(tmp_path, monkeypatch):
+    """As logs are rotated; the last line of each may lack its line feed."""
+    monkeypatch.setattr("fotltn.monitor.sources._PAUSE", 0.0)
+    path, aside = tmp_path / "steps.jsonl", tmp_path / "next.jsonl"
+    path.write_text("0a\n0b")
+    with closing(FollowedFile(path)) as file:
+        batches, seen = lines_of(file, "steps"), []
+        opened = {file.file}
+        for number in range(1, 1501):
+            seen += [one.line.text for one in next(batches)]
+            aside.write_text(f"{number}a\n{number}b")
+            aside.replace(path)
+            for _ in range(5):
+                if len(seen) == 2 * number:
+                    break
+                seen += [one.line.text for one in next(batches)]
+            opened.add(file.file)
+        assert seen == [f"{n}{letter}" for n in range(1500) for letter in "ab"]
+        assert sum(not one.closed for one in opened) == 1
 
 
 # --- the command ------------------------------------------------------------------------------
