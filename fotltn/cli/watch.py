@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from fotltn.monitor.events import CellEvent
     from fotltn.monitor.journal import Journal
     from fotltn.monitor.levels import Levels
-    from fotltn.monitor.sources import Arrived
+    from fotltn.monitor.sources import Arrived, FollowedFile
     from fotltn.monitor.steps import Header, InputLine
     from fotltn.monitor.watch import Watch
 
@@ -165,7 +165,7 @@ def watch(
         for name, reason in watch.unwatched.items():
             print(f"note: {name} is not watched: {reason}", file=sys.stderr)
         levels = Levels(hard_only, at_most, quiet)
-        teller = _Teller(watch, levels, every, as_json, journal, save_every, skip_errors)
+        teller = _Teller(watch, batches, levels, every, as_json, journal, save_every, skip_errors)
         try:
             for batch in batches:
                 teller.run(batch)
@@ -202,31 +202,66 @@ class _Batches:
         journal: Journal | None,
         stack: ExitStack,
     ) -> None:
-        from fotltn.monitor.sources import Arrived, FollowedFile, Place, lines_of, redis_lines
+        from fotltn.monitor.places import checked_place, file_start
+        from fotltn.monitor.sources import Arrived, FollowedFile, lines_of, redis_lines
         from fotltn.monitor.steps import InputLine
 
         self.journal = journal
-        place = None if journal is None else journal.place
+        kind = "redis" if redis is not None else "stdin" if source is None else "file"
+        place = None
+        if journal is not None:
+            place = checked_place(journal.place, kind, journal.folder)
         again = [] if journal is None else journal.again
         name = "" if journal is None else str(journal.input_path)
         self.first = [Arrived(InputLine(name, i, one), "") for i, one in enumerate(again, 1)]
         self.header_line: Arrived | None = None
         self.header_text = None if journal is None else journal.header
         self.rest: Iterator[list[Arrived]]
+        self.read_from: FollowedFile | str | None = None
+        self.swaps = 0
         if redis is not None:
             url, _, stream = redis.rpartition("/")
-            self.rest = redis_lines(url, stream, place or "0")
+            if place is not None and place["stream"] != stream:
+                raise DataError(
+                    f"the watch of {journal and journal.folder} reads the stream "
+                    f"'{place['stream']}', not '{stream}'; use another folder for --state"
+                )
+            self.read_from = stream
+            self.rest = redis_lines(url, stream, place["after"] if place else "0")
             return
-        start = Place(*(place or (0, 0)))
         if source is None:
             self.rest = lines_of(sys.stdin.buffer, "<stdin>")
             return
         try:
-            file = stack.enter_context(closing(FollowedFile(source)))
+            self.read_from = file = stack.enter_context(closing(FollowedFile(source)))
+            start = file_start(place, file, follow=follow)
             file.file.seek(start.offset)
         except OSError as error:
             raise DataError(f"cannot read {source}: {error.strerror}") from None
+        if journal is not None and place is not None and start.offset < place["offset"]:
+            journal.lost()
+            print(
+                f"note: {source} was replaced, and is read from its start; the file before it was "
+                f"read up to line {place['lines']:,}",
+                file=sys.stderr,
+            )
         self.rest = lines_of(file if follow else file.file, str(source), start)
+
+    def new_file(self) -> dict[str, Any] | None:
+        """The start of the file of the last batch, if that is another one than before."""
+        from fotltn.monitor.places import place_in
+        from fotltn.monitor.sources import START, FollowedFile
+
+        if not isinstance(self.read_from, FollowedFile) or self.read_from.swaps == self.swaps:
+            return None
+        self.swaps = self.read_from.swaps
+        return place_in(self.read_from, START)
+
+    def place_after(self, one: Arrived) -> dict[str, Any]:
+        """Where the input goes on after a line of the last batch."""
+        from fotltn.monitor.places import place_after
+
+        return place_after(one, self.read_from)
 
     def header(self) -> Header | None:
         """What the first line says of all steps; otherwise it is a step."""
@@ -292,6 +327,7 @@ class _Teller:
     def __init__(
         self,
         watch: Watch,
+        batches: _Batches,
         levels: Levels,
         every: int | None,
         as_json: bool,
@@ -300,9 +336,10 @@ class _Teller:
         skip_errors: bool,
     ) -> None:
         self.watch, self.levels, self.every, self.as_json = watch, levels, every, as_json
-        self.journal, self.save_every = journal, save_every
+        self.batches, self.journal, self.save_every = batches, journal, save_every
         self.place: Any = None if journal is None else journal.place
-        self.saved = watch.count
+        # After the first lines, a folder knows which input it is of.
+        self.saved = watch.count or -save_every
         self.skip_errors, self.skipped = skip_errors, 0
         self.rest: list[Arrived] = []
 
@@ -314,6 +351,10 @@ class _Teller:
         """
         if self.journal is not None:
             self.journal.note(one.line.text for one in lines if one.after != "")
+            if lines and (place := self.batches.new_file()) is not None:
+                self.place = place
+                self.save()
+                self.saved -= self.save_every
         self.rest = lines
         while self.rest:
             begun, refusal = self.watch.count, None
@@ -324,9 +365,8 @@ class _Teller:
             except DataError as error:
                 refusal = error
             taken = part if refusal is None else part[: self.watch.count - begun]
-            if taken:
-                line, after, _ = taken[-1]
-                self.place = [after, line.number] if isinstance(after, int) else after
+            if taken and self.journal is not None:
+                self.place = self.batches.place_after(taken[-1])
             self.rest = self.rest[len(taken) :]
             if refusal is not None:
                 if len(taken) == len(part):

@@ -31,6 +31,7 @@ NOW = "now.json"
 
 _ANY_BYTES = "surrogateescape"  # how lines that are no text are kept as they came
 _SHOWN = 200  # open cells that are told of
+_DAMAGES = (JsonError, AttributeError, LookupError, TypeError, ValueError)
 _SHARE = 0.05  # of the time that telling may take
 
 
@@ -76,10 +77,11 @@ class Journal:
         if resumed := path.exists():
             try:
                 saved = read_json(path.read_bytes())
+                _check_types(saved)
                 watch.restore(saved["watch"])
                 self.place, self.number, size = saved["place"], saved["events"], saved["bytes"]
                 self.header = saved["header"]
-            except (JsonError, KeyError, TypeError, ValueError) as error:
+            except _DAMAGES as error:
                 if isinstance(error, DataError) and not isinstance(error, JsonError):
                     raise DataError(
                         f"{path} does not fit: {error.diagnostics[0].message}"
@@ -96,6 +98,11 @@ class Journal:
 
     def _input_path(self, watch: Watch) -> Path:
         return self.folder / f"input-{watch.count}.jsonl"
+
+    def lost(self) -> None:
+        """Go on from the snapshot though the lines after it do not come again."""
+        self.number += self._known
+        self._known = 0
 
     def note(self, lines: Iterable[str]) -> None:
         """Keep lines of an input that cannot be read again, before they are taken."""
@@ -195,6 +202,15 @@ class Journal:
         self._events.close()
         if self._input is not None:
             self._input.close()
+
+
+def _check_types(saved: Any) -> None:
+    numbers = {"events": saved["events"], "bytes": saved["bytes"], "count": saved["watch"]["count"]}
+    for key, value in numbers.items():
+        if type(value) is not int or value < 0:
+            raise TypeError(f"'{key}' is no number of them")
+    if not isinstance(saved["header"], str | None):
+        raise TypeError("'header' is no line")
 
 
 def _joined(lines: Iterable[str]) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from fotltn.monitor.steps import InputLine
 _CHUNK = 1 << 20
 _MOST_BYTES = 1 << 26  # of a line
 _ENTRIES = 1024  # of a stream that are read at once
+_MARK = 4096  # bytes at two places that tell a file
 _PAUSE = 0.1  # seconds between two looks at a file that grows
 
 
@@ -48,11 +50,13 @@ class FollowedFile:
     Attributes:
         path: where it is.
         file: what is read now.
+        swaps: how often it was replaced.
     """
 
     def __init__(self, path: Path) -> None:
         """Open it."""
         self.path, self.file = path, path.open("rb")
+        self.swaps = 0
 
     def replaced(self) -> bool:
         """Whether the path leads to another file now, or to one that was cut."""
@@ -63,6 +67,22 @@ class FollowedFile:
         other = (now.st_dev, now.st_ino) != (mine.st_dev, mine.st_ino)
         return other or now.st_size < self.file.tell()
 
+    def mark(self, offset: int) -> str | None:
+        """What tells the file by its bytes: those at its start, and those before an offset.
+
+        So a copy is the same file. None if no line begins there; the last may lack its line feed.
+        """
+        here, size = self.file.tell(), max(0, offset - 1)
+        self.file.seek(0)
+        bytes_told = self.file.read(min(size, _MARK))
+        self.file.seek(max(0, size - _MARK))
+        before = self.file.read(min(size, _MARK))
+        end = self.file.read(1) if offset else b""
+        self.file.seek(here)
+        if len(before) < min(size, _MARK) or end not in (b"", b"\n"):
+            return None
+        return hashlib.sha256(bytes_told + before).hexdigest()[:32]
+
     def swap(self) -> bool:
         """Open what the path leads to, and close what was read; whether there is a file."""
         try:
@@ -71,6 +91,7 @@ class FollowedFile:
             return False
         self.close()
         self.file = file
+        self.swaps += 1
         return True
 
     def close(self) -> None:

@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from fotltn.cli.main import app
+from fotltn.errors import DataError
 from tests.cli.conftest import EXAMPLE
 
 FOLDER = EXAMPLE.parent / "monitor"
@@ -208,6 +209,108 @@ def test_a_file_that_replaces_another_may_repeat_its_header(tmp_path, monkeypatc
     for _ in range(2):
         assert run("--state", str(state), text=f"{header}\n{CROSS}\n").exit_code == 3
     assert times(state / "events.jsonl") == [0, 1]
+
+
+def test_a_file_is_known_again(tmp_path):
+    """A copy is the same file; another one is refused, or read from its start if it is followed."""
+    source, state, copy = tmp_path / "steps.jsonl", str(tmp_path / "state"), tmp_path / "copy.jsonl"
+    source.write_text(f"{CROSS}\n{CROSS}")
+    assert run("--input", str(source), "--state", state).exit_code == 3
+    for _ in range(2):  # nothing new; the place stays
+        again = run("--json", "--input", str(source), "--state", state)
+        assert [one["event"] for one in events(again.stdout)] == ["standings"]
+    copy.write_text(f"{CROSS}\n{CROSS}\n{CROSS}\n")
+    assert run("--input", str(copy), "--state", state).exit_code == 3
+    assert times(tmp_path / "state" / "events.jsonl") == [0, 1, 2]
+    source.write_text('{"facts": [["Crossing", "al"]]}\n' * 9)
+    other = run("--input", str(source), "--state", state)
+    assert "is not the file that was read up to line 3: " in str(other.exception)
+    copy.write_text(source.read_text())
+    changed = run("--input", str(copy), "--state", state)
+    assert "was replaced, or changed before line 4" in str(changed.exception)
+    assert "use another folder for --state" in str(changed.exception)
+    copy.write_text(f"{CROSS}\n")  # shorter than what was read
+    assert "was replaced" in str(run("--input", str(copy), "--state", state).exception)
+
+
+def followed(source: Path, state: Path, monkeypatch, *then: str):
+    """Follow a file that is replaced again and again, until Ctrl-C."""
+    following = list(then)
+
+    def rotate(_seconds: float) -> None:
+        if not following:
+            raise KeyboardInterrupt
+        aside = source.with_suffix(".next")
+        aside.write_text(following.pop(0))
+        aside.replace(source)
+
+    monkeypatch.setattr("fotltn.monitor.sources.time.sleep", rotate)
+    return run("--json", "--input", str(source), "--follow", "--state", str(state))
+
+
+def test_a_file_that_was_replaced_between_runs_is_read_from_its_start(tmp_path, monkeypatch):
+    """Every event is written once, though a snapshot was of the file before."""
+    source, state = tmp_path / "steps.jsonl", tmp_path / "state"
+    source.write_text(f"{CROSS}\n" * 3)
+    first = followed(source, state, monkeypatch, f"{CROSS} \n", f"{CROSS}\n{CROSS}")
+    assert first.exit_code == 130
+    assert times(state / "events.jsonl") == [0, 1, 2, 3, 4]
+    source.write_text(f"{CROSS}\n{CROSS}\n{CROSS}\n")  # goes on
+    second = followed(source, state, monkeypatch)
+    assert times(state / "events.jsonl") == [0, 1, 2, 3, 4, 5, 6]
+    assert "was replaced" not in second.stderr
+    source.write_text(f"  {CROSS}\n")
+    third = followed(source, state, monkeypatch)
+    assert "was replaced, and is read from its start; the file before it was" in third.stderr
+    assert times(state / "events.jsonl")[-1] == events(third.stdout)[-2]["time"]
+    numbers = [one["number"] for one in events((state / "events.jsonl").read_text())]
+    assert numbers == list(range(8))
+
+
+def test_a_state_of_another_kind_of_input_is_refused(tmp_path):
+    state, file = str(tmp_path / "state"), str(tmp_path / "steps.jsonl")
+    Path(file).write_text(f"{CROSS}\n")
+    server = ["--redis", "redis://localhost:1/steps"]
+    assert run("--input", file, "--state", state).exit_code == 3
+    result = run(*server, "--state", state)
+    assert "reads a file, not a Redis stream" in str(result.exception)
+    assert "continue it with --input FILE" in str(result.exception)
+    assert "not standard input" in str(run("--state", state, text=CROSS).exception)
+    path = tmp_path / "state" / "watch.json"
+    saved = json.loads(path.read_text())
+    stream = {"source": "redis", "stream": "steps", "after": "1-0"}
+    path.write_text(json.dumps({**saved, "place": stream}))
+    result = run("--input", file, "--state", state)
+    assert "reads a Redis stream, not a file" in str(result.exception)
+    result = run("--redis", "redis://localhost:1/other", "--state", state)
+    assert "reads the stream 'steps', not 'other'" in str(result.exception)
+    other = str(tmp_path / "other")
+    assert run("--state", other, text=f"{CROSS}\n").exit_code == 3
+    result = run("--input", file, "--state", other)
+    assert "reads standard input, not a file" in str(result.exception)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"place": "x"}, {"place": [0, 0]}, {"place": {"source": "file"}}, {"events": "5"},
+        {"bytes": -1}, {"bytes": None}, {"watch": []}, {"header": 3}, {"offset": "5"},
+        {"lines": -1}, {"count": "5"}, {"axioms": []},
+    ],
+)  # fmt: skip
+def test_a_damaged_snapshot_is_an_error_that_says_so(tmp_path, damage):
+    source, path = tmp_path / "steps.jsonl", tmp_path / "state" / "watch.json"
+    source.write_text(f"{CROSS}\n")
+    args = ["--input", str(source), "--state", str(path.parent)]
+    assert run(*args).exit_code == 3
+    saved = json.loads(path.read_text())
+    for part in (saved, saved["place"], saved["watch"]):
+        part |= {key: value for key, value in damage.items() if key in part}
+    path.write_text(json.dumps(saved))
+    result = run(*args)
+    assert result.exit_code == 1
+    assert isinstance(result.exception, DataError)
+    assert "watch.json is damaged: " in str(result.exception)
 
 
 def test_lines_end_at_line_feeds_alone(tmp_path):

@@ -1,0 +1,90 @@
+"""Where an input goes on: what a folder of state says of it, and whether it is the same input."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fotltn.errors import DataError, Diagnostic
+from fotltn.monitor.sources import START, Arrived, FollowedFile, Place
+
+#: The kinds of sources, in words, by the names that they have in a folder.
+SOURCES = {"file": "a file", "redis": "a Redis stream", "stdin": "standard input"}
+
+_HOW = {"file": "--input FILE", "redis": "--redis URL/STREAM", "stdin": "no --input"}
+_TYPES: dict[str, dict[str, type]] = {
+    "file": {"path": str, "offset": int, "lines": int, "mark": str},
+    "redis": {"stream": str, "after": str},
+    "stdin": {},
+}
+_OTHER = "use another folder for --state"
+
+
+def place_in(file: FollowedFile, place: Place) -> dict[str, Any]:
+    """A place in the file that is read now."""
+    mark = file.mark(place.offset) or ""
+    path = str(file.path.absolute())
+    return {"source": "file", "path": path, **place._asdict(), "mark": mark}
+
+
+def place_after(one: Arrived, source: FollowedFile | str | None) -> dict[str, Any]:
+    """Where the input goes on after a line: of a file, of a stream, or of standard input."""
+    if isinstance(source, FollowedFile) and isinstance(one.after, int):
+        return place_in(source, Place(one.after, one.line.number))
+    if isinstance(source, str):
+        return {"source": "redis", "stream": source, "after": one.after}
+    return {"source": "stdin"}
+
+
+def checked_place(place: Any, source: str, folder: object) -> dict[str, Any] | None:
+    """What a folder says of a kind of source; none if it says nothing.
+
+    Raises:
+        DataError: it is of another kind, or damaged.
+    """
+    if place is None:
+        return None
+    kind = place.get("source") if isinstance(place, dict) else None
+    if kind not in SOURCES:
+        raise DataError(f"{folder}/watch.json is damaged: its 'place' is no place of an input")
+    if kind != source:
+        raise DataError(
+            Diagnostic(
+                f"the watch of {folder} reads {SOURCES[kind]}, not {SOURCES[source]}",
+                hint=f"continue it with {_HOW[kind]}, or {_OTHER}",
+            )
+        )
+    for key, type_ in _TYPES[kind].items():
+        value = place.get(key)
+        if type(value) is not type_ or (isinstance(value, int) and value < 0):
+            raise DataError(f"{folder}/watch.json is damaged: '{key}' in its 'place' is wrong")
+    return dict(place)
+
+
+def file_start(place: dict[str, Any] | None, file: FollowedFile, *, follow: bool) -> Place:
+    """From where a file is read: a file that has replaced the one that is followed, from its start.
+
+    Raises:
+        DataError: it is another file.
+    """
+    if place is None:
+        return START
+    if file.mark(place["offset"]) == place["mark"]:
+        return Place(place["offset"], place["lines"])
+    same_path = place["path"] == str(file.path.absolute())
+    if follow and same_path:
+        return START
+    if same_path:
+        raise DataError(
+            Diagnostic(
+                f"{file.path} was replaced, or changed before line {place['lines'] + 1}, since the "
+                "last run",
+                hint=f"restore it, or {_OTHER}; with --follow, a new file is read from its start",
+            )
+        )
+    raise DataError(
+        Diagnostic(
+            f"{file.path} is not the file that was read up to line {place['lines']}: "
+            f"{place['path']}",
+            hint=f"continue with that file, or {_OTHER}",
+        )
+    )
