@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -179,4 +180,9 @@ def redis_lines(
                     lines.append(Arrived(InputLine(f"{stream} {after}", 1, text), after, refused))
                 yield lines
     except (redis.RedisError, ValueError) as error:
-        raise DataError(f"cannot read the stream '{stream}' of {url}: {error}") from None
+        raise DataError(f"cannot read the stream '{stream}' of {_masked(url)}: {error}") from None
+
+
+def _masked(url: str) -> str:
+    """An address without its password."""
+    return re.sub(r"(://[^/@:]*:).*@", r"\1***@", re.sub(r"(password=)[^&]*", r"\1***", url))

@@ -284,6 +284,23 @@ def test_a_redis_stream_is_read(broker, tmp_path):
         next(redis_lines(url, "text"))
 
 
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("redis://:se:cret@localhost?db=x", "redis://:***@localhost?db=x"),
+        ("redis://me:se@cret@localhost?db=x", "redis://me:***@localhost?db=x"),
+        ("redis://localhost?password=se.cret&db=x", "redis://localhost?password=***&db=x"),
+        ("redis://localhost:6379?db=x", "redis://localhost:6379?db=x"),
+    ],
+)
+def test_a_password_is_not_shown(url, shown):
+    pytest.importorskip("redis", reason="the package redis is not installed")
+    with pytest.raises(DataError) as caught:
+        next(redis_lines(url, "steps"))
+    assert f"of {shown}: " in str(caught.value)
+    assert "cret" not in str(caught.value)
+
+
 @pytest.mark.parametrize("bad", [{"words": "none"}, {"step": b'{"facts": [["a", "\xff"]]}'}])
 def test_entries_before_a_bad_one_are_judged(broker, tmp_path, bad):
     url, client = broker
