@@ -306,6 +306,8 @@ class _Batches:
             return batch
         if self.header_text is None or not isinstance(again, dict) or "entities" not in again:
             return batch
+        if isinstance(self.read_from, str):
+            return batch  # a stream does not begin anew
         if again == read_json(self.header_text):
             return batch[1:]
         reason = "this header is not the one that the watch began with"
