@@ -235,8 +235,10 @@ def caviar_time() -> str:
     if (RECORDS / TIME).exists():
         took = json.loads((RECORDS / TIME).read_text("utf-8"))
         told += (
-            f" On two cores, {took['processes']} processes took {took['minutes']:.0f} minutes for "
-            f"{took['runs']} of them."
+            f" The methods of the first table, but for those as first written, were run again with "
+            f"version 0.2.0, as one piece: "
+            f"{took['processes']} processes on two shared cores took {took['minutes']:.0f} minutes "
+            f"for {took['runs']} runs ([records](caviar/again.jsonl))."
         )
     return told
 
