@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -10,15 +9,16 @@ from typing import Any
 import pytest
 import torch
 
-from fotltn import DataError, FotError, LimitError
+from fotltn import DataError, LimitError
 from fotltn.analysis.view import View
 from fotltn.evaluation import evaluate_all
 from fotltn.semantics.by_trace import joined_tables, of_traces
 from fotltn.semantics.config import CRISP, GODEL, STABLE_PRODUCT
 from fotltn.semantics.sparse import SparseTable, sparse_table
 from fotltn.sharing import BLOCKS, Sharing, by_blocks, is_first, shared_by
+from tests import threads
 from tests.learn import tasks
-from tests.patience import PATIENCE
+from tests.threads import Tell
 
 TRACES = 5
 LENGTHS = [8, 3, 8, 1, 6]
@@ -26,31 +26,12 @@ LENGTHS = [8, 3, 8, 1, 6]
 
 def together(count: int, work: Callable[[int], Any]) -> list[Any]:
     """What each of so many threads returns, or the error that it ends with."""
-    barrier, told = threading.Barrier(count), [None] * count
-    results: list[Any] = [None] * count
 
-    def one(number: int) -> None:
-        def tell(value: Any) -> list[Any]:
-            told[number] = value
-            barrier.wait(PATIENCE)
-            every = list(told)
-            barrier.wait(PATIENCE)
-            return every
+    def one(number: int, tell: Tell) -> Any:
+        with shared_by(Sharing(number, count, tell)):
+            return work(number)
 
-        try:
-            with shared_by(Sharing(number, count, tell)):
-                results[number] = work(number)
-        except Exception as error:
-            results[number] = error
-            if not isinstance(error, FotError):
-                barrier.abort()
-
-    threads = [threading.Thread(target=one, args=(n,)) for n in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE)
-    return results
+    return threads.together(count, one)
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import replace
@@ -16,36 +15,22 @@ from fotltn.posterior.problem import Problem
 from fotltn.posterior.run import SamplingRun
 from fotltn.posterior.sampler import Sampling
 from fotltn.posterior.shared_worlds import WorldDraws, WorldShare, uniform
-from tests.patience import PATIENCE
+from tests import threads
 from tests.posterior import test_run, test_swaps, test_weights
+from tests.threads import Tell
 
 
 def together(count: int, work: Callable[[WorldShare], Any]) -> list[Any]:
     """What each of so many threads returns."""
-    barrier, told = threading.Barrier(count), [torch.empty(0)] * count
-    results: list[Any] = [None] * count
 
-    def one(number: int) -> None:
-        def tell(data: Tensor, lengths: Sequence[int]) -> list[Tensor]:
+    def one(number: int, tell: Tell) -> Any:
+        def checked(data: Tensor, lengths: Sequence[int]) -> list[Tensor]:
             assert (data.dtype, len(data)) == (torch.uint8, lengths[number])
-            told[number] = data
-            barrier.wait(PATIENCE)
-            every = list(told)
-            barrier.wait(PATIENCE)
-            return every
+            return tell(data)
 
-        try:
-            results[number] = work(WorldShare(number, count, tell))
-        except Exception as error:
-            results[number] = error
-            barrier.abort()
+        return work(WorldShare(number, count, checked))
 
-    threads = [threading.Thread(target=one, args=(n,)) for n in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE)
-    return results
+    return threads.together(count, one)
 
 
 HOW = Sampling(worlds=7, burn_in=10, sweeps=6, stored=3, seed=5, enough=0)
