@@ -23,6 +23,7 @@ from fotltn.monitor.sources import FollowedFile, Place, lines_of, redis_lines
 from fotltn.monitor.steps import read_line
 from fotltn.monitor.watch import Watch
 from fotltn.syntax.load import parse_theory
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.reliability
 
@@ -317,7 +318,7 @@ def test_entries_before_a_bad_one_are_judged(broker, tmp_path, bad):
         client.xadd("steps", entry)
     call = command(theory, "--redis", f"{url}/steps", "--state", folder)
     for _ in range(2):  # refused again, with nothing written twice
-        done = subprocess.run(call, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(call, capture_output=True, text=True, timeout=PATIENCE)
         assert done.returncode == 1, done.stderr
         assert "the next run continues at line 1 of steps" in done.stderr
         assert [event["time"] for event in written(folder)] == [0, 1]
