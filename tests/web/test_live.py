@@ -164,7 +164,9 @@ def test_the_page_with_the_keyboard_alone(running, page):
     assert page.evaluate(FOCUSED) == "Axioms and their violations"  # past what is above
     tab_to(page, "Alarms, the newest first")
     page.keyboard.press("End")
-    page.wait_for_function("document.querySelector('.alarms').scrollTop > 100")
+    scrolled = "document.querySelector('.alarms').scrollTop > 100"
+    while not page.evaluate(scrolled):  # the page's rules let no other function wait for it
+        page.wait_for_timeout(50)
     running.go_on([("Crossing", "one more")])
     page.get_by_text("y = one more").first.wait_for()
     assert page.evaluate(FOCUSED) == "Alarms, the newest first"  # what is new takes no focus
