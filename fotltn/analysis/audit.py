@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,6 +19,7 @@ from fotltn.analysis.influence import InfluencePart, influence_part, influences_
 from fotltn.analysis.metrics import kb_sat, satisfaction
 from fotltn.analysis.record import look_up
 from fotltn.analysis.slopes import learnable, over_all_traces, trace_slopes
+from fotltn.analysis.unlabelled import labelled, opened, without_label
 from fotltn.analysis.view import View
 from fotltn.decisions import DecisionRule, rounded
 from fotltn.evaluation import over_traces, trace_values
@@ -42,7 +43,7 @@ class AuditPart:
     Args:
         values: by world and axiom, the degree on each trace.
         counts: by axiom, cells counted on the model.
-        labelled: by axiom, cells counted on the labels, if these say something of it.
+        labelled: by axiom, cells counted on the labels, if there are any.
         antecedents: by axiom, the sum of the antecedent's degrees, and of how many cells.
         gradients: by axiom, the slopes that go to the antecedent and to the consequent, of each
             trace.
@@ -61,25 +62,22 @@ class AuditPart:
     rule: DecisionRule
 
 
-def audit(view: View, labels: Tables | None = None, unknown: Collection[str] = ()) -> Audit:
+def audit(view: View, labels: Tables | None = None) -> Audit:
     """Say for each axiom how far it holds, and how far that is evidence of anything.
 
     Args:
         view: the axioms, and the tables to audit: given ones, and the degrees of learned
             predicates. Several traces are aggregated as ∀ aggregates.
-        labels: the same tables as the data state them.
-        unknown: predicates of which the labels state nothing; of axioms about them, they say
-            nothing either.
+        labels: the same tables as the data state them. Facts without a label are not held against
+            an axiom: its degree on the labels is the best that they leave possible.
 
     Raises:
         DataError: a learned predicate is not declared, or a table is missing.
     """
-    return audited(view, [audit_part(view, labels, unknown)])
+    return audited(view, [audit_part(view, labels)])
 
 
-def audit_part(
-    view: View, labels: Tables | None = None, unknown: Collection[str] = ()
-) -> AuditPart:
+def audit_part(view: View, labels: Tables | None = None) -> AuditPart:
     """What some traces say; arguments and errors are those of `audit`."""
     theory, tables, learned = view.theory, view.tables, view.learned
     for name in learned:
@@ -87,31 +85,39 @@ def audit_part(
         look_up(theory.signature.predicates, name, problem)
     formulas = {a.name: a.formula for a in theory.axioms}
     worlds = {
-        "value": (formulas, tables),
-        "all_false": (formulas, _constant(view, 0.0)),
-        "all_half": (formulas, _constant(view, 0.5)),
-    }
-    known: dict[str, c.Formula] = {}
+        "value": tables, "all_false": _constant(view, 0.0), "all_half": _constant(view, 0.5)
+    }  # fmt: skip
     if labels is not None:
-        known = {n: f for n, f in formulas.items() if not predicates_in(f) & set(unknown)}
-        worlds["labels"] = (known, labels)
+        worlds["labels"] = labels
     values = {
-        world: {n: v.cpu() for n, v in replace(view, tables=on).trace_degrees(some).items()}
-        for world, (some, on) in worlds.items()
+        world: {n: v.cpu() for n, v in _degrees(replace(view, tables=on), formulas).items()}
+        for world, on in worlds.items()
     }
-    stated = tables if labels is None else labels
-    evidence = rounded(stated, view.threshold)
+    evidence = rounded(opened(tables if labels is None else labels), view.threshold)
     cells = {axiom.name: view.cells(axiom) for axiom in theory.axioms}
     return AuditPart(
         values,
         {name: one.counts() for name, one in cells.items()},
-        {name: cells[name].viewed(tables=stated).counts() for name in known},
+        {} if labels is None else {n: u.viewed(tables=labels).counts() for n, u in cells.items()},
         {name: _antecedents(one) for name, one in cells.items() if one.prefix.rule is not None},
         _gradients(view),
         influence_part(view),
-        {name: dilutions(one.viewed(tables=evidence)) for name, one in cells.items()},
+        {name: _dilutions(one.viewed(tables=evidence)) for name, one in cells.items()},
         view.rule,
     )
+
+
+def _degrees(view: View, formulas: Mapping[str, c.Formula]) -> dict[str, Tensor]:
+    """The degrees on each trace, the best that facts without a label leave possible."""
+    tables = opened(view.tables)
+    best = {n: labelled(f, without_label(f, tables)).high for n, f in formulas.items()}
+    return replace(view, tables=tables).trace_degrees(best)
+
+
+def _dilutions(cells: Cells) -> Dilutions:
+    """The operators that are means, where labels make them true."""
+    sure = labelled(cells.formula, without_label(cells.formula, cells.tables)).low
+    return dilutions(replace(cells, prefix=prefix(sure)))
 
 
 def audited(view: View, parts: Sequence[AuditPart]) -> Audit:
@@ -130,29 +136,34 @@ def audited(view: View, parts: Sequence[AuditPart]) -> Audit:
         world: {name: float(over_traces(value, semantics)) for name, value in axioms.items()}
         for world, axioms in by_trace.items()
     }
+    implies = {axiom.name: prefix(axiom.formula).rule is not None for axiom in theory.axioms}
+    on_labels = {n: _counted([p.labelled[n] for p in parts], implies[n]) for n in first.labelled}
+    on_labels = {name: one for name, one in on_labels.items() if one.telling}
+    values["labels"] = {n: values["labels"][n] for n in on_labels}
     moved = influences_of(theory, [part.influence for part in parts], semantics)
     influence = {one.axiom: one for one in moved}
     axioms = []
     for axiom in theory.axioms:
-        name, implies = axiom.name, prefix(axiom.formula).rule is not None
-        labelled = name in first.labelled
+        name = axiom.name
         to_antecedent, to_consequent = _gradient_shares(
             [part.gradients[name] for part in parts if name in part.gradients],
             by_trace["value"][name], semantics,
         )  # fmt: skip
         row = AxiomAudit(
             value=values["value"][name],
-            labels=values["labels"][name] if labelled else None,
+            labels=values["labels"].get(name),
             all_false=values["all_false"][name],
             all_half=values["all_half"][name],
             name=name,
             text=str(axiom.source),
             weight=axiom.weight,
             hard=axiom.hard,
-            implication=implies,
-            antecedent=_mean_antecedent([p.antecedents[name] for p in parts]) if implies else None,
-            on_model=_counted([part.counts[name] for part in parts], implies),
-            on_labels=_counted([p.labelled[name] for p in parts], implies) if labelled else None,
+            implication=implies[name],
+            antecedent=_mean_antecedent([p.antecedents[name] for p in parts])
+            if implies[name]
+            else None,
+            on_model=_counted([part.counts[name] for part in parts], implies[name]),
+            on_labels=on_labels.get(name),
             gradient_antecedent=to_antecedent,
             gradient_consequent=to_consequent,
             influence=influence.get(name),
@@ -167,7 +178,8 @@ def audited(view: View, parts: Sequence[AuditPart]) -> Audit:
 def _counted(parts: Sequence[Counts], implication: bool) -> CrispAudit:
     """An axiom in two-valued logic, counted over its cells."""
     counts = all_counts(parts)
-    every = CrispAudit(*counts.tally.numbers)
+    tally = counts.tally
+    every = CrispAudit(*tally.numbers, unlabelled=tally.unlabelled)
     if not implication:
         return every
     sums = [u.sum() for u in (counts.support, counts.held, counts.base_cells, counts.base_true)]
@@ -187,7 +199,7 @@ def _constant(view: View, degree: float) -> Tables:
         index = torch.zeros(len(shape), 0, dtype=torch.int64, device=device)
         value = torch.zeros(0, dtype=tables.dtype, device=device)
         predicates[name] = SparseTable(index, value, shape, degree)
-    return replace(tables, predicates=predicates, decisions=None)
+    return replace(tables, predicates=predicates, decisions=None, possible={})
 
 
 def _together(

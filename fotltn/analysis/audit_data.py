@@ -74,14 +74,22 @@ class CrispAudit(CellTally):
 
     KEYS = (
         "cells=count", "decided", "holds", "violations=violated", "violation_rate=rate",
-        "undecided", "absent", "support", "active_share", "confidence", "base_rate", "lift",
-        "truncated=undecided",
+        "undecided", "unlabelled", "absent", "support", "active_share", "confidence", "base_rate",
+        "lift", "truncated=undecided",
     )  # fmt: skip
 
     def __getattr__(self, name: str) -> Any:
         """What numbers were called in version 0.1.0."""
         now = {"violations": "violated", "violation_rate": "rate", "cells": "count"}
         return renamed(self, name, {**now, "truncated": "undecided"})
+
+    @property
+    def telling(self) -> bool:
+        """Whether anything follows: a cell is decided, and of an implication not by its antecedent.
+
+        Counts of data in which every fact has a label are telling in any case.
+        """
+        return not self.unlabelled or bool(self.decided if self.support is None else self.support)
 
     @property
     def active_share(self) -> float | None:

@@ -68,10 +68,10 @@ def findings(
 def _vacuous(axiom: AxiomAudit, touched: bool) -> Warned:
     name, where = axiom.name, axiom.where
     if axiom.evidence.support == 0:
-        yield (
-            FindingKind.VACUOUS,
-            (f"{name}: the antecedent is true nowhere on {where}, so the axiom says nothing"),
-        )
+        says = f"the antecedent is true nowhere on {where}, so the axiom says nothing"
+        if axiom.evidence.unlabelled:  # the project before training
+            says = "labels decide no cell in which the antecedent is true, so they say nothing"
+        yield FindingKind.VACUOUS, f"{name}: {says}"
     true = axiom.value if axiom.labels is None else axiom.labels
     if not touched or axiom.all_false < true - ROUNDING:
         return

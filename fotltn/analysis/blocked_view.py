@@ -6,7 +6,7 @@ come to. Processes that share work have some of the blocks each.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any, TypeVar
@@ -42,7 +42,6 @@ class BlockedView:
         traces: how many each block has.
         read: makes the view of a block, by its number, and what the data state of its traces.
             What was made before is no longer valid then.
-        unknown: predicates of which the data of no block state anything.
         stated: whether the data state anything of what is learned.
         parts: the traces for "train", "validation" and "test", over all blocks.
         decides: whether predictions count as facts, true or false.
@@ -51,7 +50,6 @@ class BlockedView:
     how: View
     traces: tuple[int, ...]
     read: Callable[[int], tuple[View, Tables]]
-    unknown: Collection[str] = ()
     stated: bool = True
     parts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     decides: bool = False
@@ -125,7 +123,7 @@ class BlockedView:
         """
 
         def measured(view: View, labels: Tables) -> AuditPart:
-            return audit_part(view, labels if self.stated else None, self.unknown)
+            return audit_part(view, labels if self.stated else None)
 
         parts = self.each("audits", measured)
         crisp = reduce(frozenset.__and__, (part.influence.crisp for part in parts))

@@ -21,12 +21,12 @@ from fotltn.analysis.evaluate_cells import CellBlock, sweep
 from fotltn.analysis.presence import present_where_used
 from fotltn.analysis.record import look_up
 from fotltn.analysis.truncation import undecided
+from fotltn.analysis.unlabelled import tables_of
 from fotltn.analysis.view import View
 from fotltn.decisions import threshold_of, two_valued
 from fotltn.errors import DataError, listing
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedAxiom, CheckedFormula
-from fotltn.logic.parts import predicates_in
 from fotltn.logic.prefix import Prefix, prefix, rebuild
 from fotltn.logic.text import text_of, written
 from fotltn.semantics.config import CRISP, Semantics
@@ -134,7 +134,7 @@ class Cells:
     @property
     def boolean(self) -> Tables:
         """The tables of what the formula uses, in two-valued logic."""
-        used = predicates_in(self.formula)
+        used = tables_of(self.formula, self.tables)
         return two_valued(self.tables, self.view.threshold, used, budget=self.view.budget)
 
     def threshold_of(self, predicate: str) -> float | None:

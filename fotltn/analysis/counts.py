@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import reduce
 from typing import Any
@@ -17,6 +17,7 @@ from fotltn.analysis.cells import Cells
 from fotltn.analysis.evaluate_cells import CellBlock
 from fotltn.analysis.tally import CellTally
 from fotltn.analysis.truncation import undecided
+from fotltn.analysis.unlabelled import labelled, opened, without_label
 from fotltn.logic import core as c
 from fotltn.logic.parts import conjuncts, free_axes
 from fotltn.logic.prefix import Layer, Prefix
@@ -34,12 +35,14 @@ class Counts:
     A rule that is no implication has an antecedent that is always true.
 
     Args:
-        cells: those that count, the undecided ones included.
+        cells: those that count, the undecided and unlabelled ones included.
         absent: those that would count if all entities were present where they are used.
-        support: those where the antecedent is true, the undecided ones left out.
+        support: those where the antecedent is true, the undecided and unlabelled ones left out.
         held: those of them where the consequent is true, too.
         undecided: those that fail only since the trace ends; none where its end is final.
-        base_cells: cells of the consequent alone, those left out where only the end makes it false.
+        unlabelled: those whose truth depends on facts without a label.
+        base_cells: cells of the consequent alone, those left out where only the end makes it false,
+            or where facts without a label decide.
         base_true: those where it is true.
     """
 
@@ -48,6 +51,7 @@ class Counts:
     support: ByTrace
     held: ByTrace
     undecided: ByTrace
+    unlabelled: ByTrace
     base_cells: ByTrace
     base_true: ByTrace
 
@@ -55,7 +59,8 @@ class Counts:
     def tally(self) -> CellTally:
         """All traces together, in two-valued logic."""
         numbers = (self.cells, self.support - self.held, self.undecided, self.absent)
-        return CellTally(*(int(each.sum()) for each in numbers))
+        unlabelled = int(self.unlabelled.sum())
+        return CellTally(*(int(each.sum()) for each in numbers), unlabelled=unlabelled)
 
 
 def measures(
@@ -87,12 +92,20 @@ def count(cells: Cells, *, crisp: bool = True) -> tuple[Counts, Counts | None]:
     if blocks is not None:
         return joined_counts(blocks)
     antecedent, consequent = cells.prefix.rule or (c.Truth(True), cells.body)
-    formulas: dict[str, c.Formula] = {"support": antecedent, "held": c.And(antecedent, consequent)}
-    base: dict[str, c.Formula] = {"base_true": consequent}
-    if crisp or cells.semantics.boolean:
-        formulas |= _named("undecided", undecided(cells.body, cells.view.end))
-        base |= _named("base_undecided", undecided(consequent, cells.view.end))
     ahead, free = reach(consequent), free_axes(consequent)
+    cells = cells.viewed(tables=opened(cells.tables))
+    gaps = without_label(cells.formula, cells.tables)
+    (sure, _), body, then = (labelled(f, gaps) for f in (antecedent, cells.body, consequent))
+    formulas: dict[str, c.Formula] = {"support": sure, "held": c.And(sure, then.low)}
+    base: dict[str, c.Formula] = {"base_true": then.low}
+    if crisp or cells.semantics.boolean:
+        formulas |= _named("undecided", undecided(body.high, cells.view.end))
+        base |= _named("base_undecided", undecided(then.high, cells.view.end))
+    if gaps:
+        cells = replace(cells, prefix=_sure(cells.prefix, gaps))
+        formulas["unlabelled"] = body.between
+        formulas["support_unlabelled"] = c.And(sure, then.between)
+        base["base_unlabelled"] = then.between
     alone = _about(cells.prefix, consequent, tuple(a for a in cells.axes if a in free))
     apart = replace(cells, free=tuple(a for a in cells.free if a in free))
     every, uncut = _Sums(cells), _Sums(cells, ahead or 0)
@@ -155,11 +168,12 @@ class _Sums:
             self.totals[name] += (number * self.inner).sum(1, dtype=torch.float64).cpu().numpy()
 
     def counts(self) -> Counts:
-        """All sums so far; what is undecided is no support, neither of the rule nor of its base."""
-        totals = {field.name: self.totals[field.name] for field in fields(Counts)}
-        totals["support"] = totals["support"] - totals["undecided"]
-        totals["base_cells"] = totals["base_cells"] - self.totals["base_undecided"]
-        return Counts(**totals)
+        """All sums so far; what is open is no support, neither of the rule nor of its base."""
+        every = self.totals
+        totals = {field.name: every[field.name] for field in fields(Counts)}
+        totals["support"] = every["support"] - every["undecided"] - every["support_unlabelled"]
+        base = every["base_cells"] - every["base_undecided"] - every["base_unlabelled"]
+        return Counts(**totals | {"base_cells": base})
 
 
 def _named(name: str, formula: c.Formula | None) -> dict[str, c.Formula]:
@@ -176,6 +190,17 @@ def _by_rows(
     total = rows.count(rows.counted)
     marks = {"cells": total, "absent": rows.count(rows.there) - total}
     return marks | {name: rows.count(rows.where(f)) for name, f in formulas.items()}
+
+
+def _sure(prefix: Prefix, gaps: Collection[str]) -> Prefix:
+    """The layers, with guards that are true only where labels say so."""
+    layers: list[Layer] = [
+        replace(layer, guard=labelled(layer.guard, gaps).low)
+        if isinstance(layer, c.Quantifier) and layer.guard is not None
+        else layer
+        for layer in prefix.layers
+    ]
+    return Prefix(tuple(layers), prefix.body)
 
 
 def _about(prefix: Prefix, body: c.Formula, axes: tuple[c.Axis, ...]) -> Prefix:

@@ -76,6 +76,7 @@ class Rule(Record):
             it looks as far as the end, wherever that is.
         absent: cells that do not count, since an entity is not present when it is used.
         undecided: cells that fail only since their trace ends; they are no support.
+        unlabelled: cells whose truth depends on facts without a label; they are no support either.
     """
 
     name: str
@@ -85,11 +86,12 @@ class Rule(Record):
     uncut: Strength | None
     absent: int = 0
     undecided: int = 0
+    unlabelled: int = 0
 
     KEYS = (
         "rule=name", "text", "implication", "support=overall.support", "traces=overall.traces",
         "confidence=overall.confidence", "base_rate=overall.base_rate", "lift=overall.lift", "cut",
-        "uncut", "absent", "undecided",
+        "uncut", "absent", "undecided", "unlabelled",
     )  # fmt: skip
 
     @property
@@ -192,7 +194,7 @@ def counted_rule(
     return Rule(
         axiom.name, str(axiom.source), implies, _strength(every, traces, draws, implies),
         None if uncut is None else _strength(uncut, traces, draws, implies),
-        int(every.absent[traces].sum()), int(every.undecided[traces].sum()),
+        *(int(n[traces].sum()) for n in (every.absent, every.undecided, every.unlabelled)),
     )  # fmt: skip
 
 

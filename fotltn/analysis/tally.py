@@ -1,12 +1,13 @@
 """How a formula stands: how many of its cells count, are violated, or are undecided.
 
 A *violation* is a cell that is false in two-valued logic. A cell is *undecided* if it is false only
-because its trace ends, and *decided* otherwise. Shares of violations are of decided cells.
+because its trace ends, *unlabelled* if its truth depends on facts without a label, and *decided*
+otherwise. Shares of violations are of decided cells.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fotltn.analysis.cells import Cell
 from fotltn.analysis.record import Record
@@ -22,22 +23,25 @@ class CellTally(Record):
         violated: how many of them are false in two-valued logic.
         undecided: how many of them are false only because their trace ends.
         absent: cells that do not count, because an entity is not present when it is used.
+        unlabelled: how many of those that count could be true or false, because facts have no
+            label; on predictions, none.
     """
 
     count: int
     violated: int
     undecided: int
     absent: int
+    unlabelled: int = field(default=0, kw_only=True)
 
     @property
     def numbers(self) -> tuple[int, int, int, int]:
-        """All four."""
+        """The numbers of cells of all kinds that predictions can have."""
         return self.count, self.violated, self.undecided, self.absent
 
     @property
     def decided(self) -> int:
-        """How many cells the end of the trace leaves true or false."""
-        return self.count - self.undecided
+        """How many cells are true or false, whatever ends of traces and labels leave open."""
+        return self.count - self.undecided - self.unlabelled
 
     @property
     def holds(self) -> bool:
@@ -54,6 +58,7 @@ class CellTally(Record):
         verb = "is" if self.violated == 1 else "are"
         parts = [f"{count(self.violated)} of {count(self.decided)} cells {verb} violated"]
         parts += [f"{count(self.undecided)} undecided"] if self.undecided else []
+        parts += [f"{count(self.unlabelled)} unlabelled"] if self.unlabelled else []
         text = ", ".join([*parts, *more])
         if self.absent:
             verb = "does" if self.absent == 1 else "do"

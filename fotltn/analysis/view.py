@@ -5,7 +5,7 @@ Cells, audits, rules, answers and pages are made from a view, and from nothing e
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -159,11 +159,11 @@ class View:
 
         return satisfaction(self)
 
-    def audit(self, labels: Tables | None = None, unknown: Collection[str] = ()) -> Audit:
+    def audit(self, labels: Tables | None = None) -> Audit:
         """What the values of the axioms are worth; arguments as of `fotltn.analysis.audit`."""
         from fotltn.analysis.audit import audit
 
-        return audit(self, labels, unknown)
+        return audit(self, labels)
 
     def rules(
         self,

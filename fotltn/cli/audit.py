@@ -195,7 +195,7 @@ def _print(audited: Audit, before: bool) -> None:
     table = grid(*heads, "lift", "∇ if", "∇ then", left=["axiom"], tight=True)
     for axiom in audited.axioms:
         crisp = axiom.evidence
-        degrees = [axiom.value, axiom.labels][: len(values)]
+        degrees = [{"value": axiom.value, "labels": axiom.labels}[head] for head in values]
         add(
             table, axiom.name, *map(degree, degrees), degree(axiom.all_false),
             degree(axiom.all_half), count(crisp.support), share(crisp.active_share),

@@ -41,6 +41,9 @@ _LEGEND = (
     "the end of its trace; uncut: the same without that."
 )
 _UNDECIDED = "Undecided: what fails only since its trace ends, and counts nowhere else."
+_UNLABELLED = (
+    "Unlabelled: what facts without a label could make true or false, and counts nowhere else."
+)
 _WHOLE = "A rule without an antecedent has the share of all its bindings and times as confidence."
 
 
@@ -211,14 +214,17 @@ def _watched(counted: Iterator[Rule], total: int) -> Iterator[Rule]:
 def _print(lines: list[Rule]) -> None:
     heads = ["rule", "traces", "support", "confidence", "base", "lift"]
     loose = any(line.undecided for line in lines)
-    heads += [*(["undecided"] if loose else []), "cut", "uncut", "its lift"]
+    gaps = any(line.unlabelled for line in lines)
+    heads += [*(["undecided"] if loose else []), *(["unlabelled"] if gaps else [])]
+    heads += ["cut", "uncut", "its lift"]
     table = grid(*heads, left=["rule"], fold=["rule"])
     for line in lines:
         every, uncut = line.overall, line.uncut
         add(
             table, line.name, count(every.traces), amount(every.support),
             _interval(every.confidence), number(every.base_rate.value), _interval(every.lift, 2),
-            *([count(line.undecided)] if loose else []), amount(line.cut),
+            *([count(line.undecided)] if loose else []),
+            *([count(line.unlabelled)] if gaps else []), amount(line.cut),
             number(None if uncut is None else uncut.confidence.value),
             number(None if uncut is None else uncut.lift.value, 2),
         )  # fmt: skip
@@ -227,6 +233,7 @@ def _print(lines: list[Rule]) -> None:
     say(
         _LEGEND,
         *([_UNDECIDED] if loose else []),
+        *([_UNLABELLED] if gaps else []),
         *([] if all(line.implication for line in lines) else [_WHOLE]),
     )
 

@@ -22,8 +22,9 @@ from fotltn.learn.optimisers import make_optimiser, plain_step, without_compiler
 from fotltn.learn.optimizer_state import flatten, restore_optimiser
 from fotltn.learn.store import below
 from fotltn.learn.task import Training
-from fotltn.networks.grounding import Grounding, table_shape
+from fotltn.networks.grounding import Grounding
 from fotltn.networks.parts import DataPart, parts
+from fotltn.semantics.tables import table_shape
 
 #: Degrees are clipped here, so that logits are finite and no cell is beyond doubt.
 _SURE = 1e-5

@@ -16,8 +16,9 @@ from fotltn.learn.objective import Objective
 from fotltn.learn.optimisers import OPTIMISERS
 from fotltn.learn.satisfaction import Axioms
 from fotltn.learn.steps import DataStream
-from fotltn.networks.grounding import Grounding, table_shape
+from fotltn.networks.grounding import Grounding
 from fotltn.networks.parts import Batches, check_batches
+from fotltn.semantics.tables import table_shape
 
 
 @dataclass(frozen=True, slots=True)

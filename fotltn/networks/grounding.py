@@ -33,7 +33,7 @@ from fotltn.networks.sequences import Encoded, Inputs
 from fotltn.semantics.by_trace import joined, joined_tables
 from fotltn.semantics.config import STABLE_PRODUCT, Semantics
 from fotltn.semantics.sparse import SparseTable
-from fotltn.semantics.tables import Decisions, Tables, arranged
+from fotltn.semantics.tables import Decisions, Tables, arranged, present_mask
 from fotltn.sharing import by_blocks
 from fotltn.syntax.theory import FunctionDecl, PredicateDecl
 
@@ -339,20 +339,11 @@ class Grounding(nn.Module):
         key = (decl.sorts, decl.static, every, fixed.lengths.device)
         if part is None and key in self._cells:
             return self._cells[key]
-        shape = table_shape(fixed, decl)
-        there = torch.ones(shape, dtype=torch.bool, device=fixed.lengths.device)
-        if every and not decl.static:
-            there &= fixed.inside.reshape(fixed.batch, *[1] * len(decl.sorts), fixed.horizon)
-        for place, sort in enumerate(decl.sorts):
-            if sort not in self._present:
-                continue
-            mask: Tensor = getattr(self, f"present_{sort}")
-            mask = mask if part is None else part.pick(mask, (sort,))
-            mask = mask.any(-1, keepdim=True) if decl.static else mask
-            axes = [1] * len(shape)
-            axes[0], axes[1 + place], axes[-1] = mask.shape
-            there &= mask.reshape(axes)
-        cells = PresentCells(there.nonzero(as_tuple=True), shape)
+        masks: dict[str, Tensor] = {s: getattr(self, f"present_{s}") for s in self._present}
+        if part is not None:
+            masks = {sort: part.pick(mask, (sort,)) for sort, mask in masks.items()}
+        there = present_mask(fixed, decl, masks, inside=every)
+        cells = PresentCells(there.nonzero(as_tuple=True), tuple(there.shape))
         if part is None:
             self._cells[key] = cells
         return cells
@@ -463,12 +454,6 @@ def _fits(shape: Sequence[int], sizes: Sequence[int], tables: Tables, *, static:
         return False
     times = (1,) if static else (1, tables.horizon)
     return shape[0] in (1, tables.batch) and tuple(shape[1:-1]) == (*sizes,) and shape[-1] in times
-
-
-def table_shape(tables: Tables, decl: PredicateDecl | FunctionDecl) -> tuple[int, ...]:
-    """Return the shape of a symbol's table: (trace, *arguments, time)."""
-    sizes = (tables.sizes[s] for s in decl.sorts)
-    return (tables.batch, *sizes, 1 if decl.static else tables.horizon)
 
 
 def _check_shape(

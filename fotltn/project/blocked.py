@@ -77,9 +77,8 @@ class BlockedModel:
             return one.view(None if self.trained else one.truth), one.truth
 
         return BlockedView(
-            how, prepared.traces, read, [n for n in model.grounding.learned if n not in stated],
-            not self.trained or bool(stated & {*learned}), self._parts(),
-        )  # fmt: skip
+            how, prepared.traces, read, not self.trained or bool(stated & {*learned}), self._parts()
+        )
 
     def _parts(self) -> dict[str, tuple[int, ...]]:
         """The traces for each part, numbered over all blocks, if a table says which these are."""

@@ -33,7 +33,7 @@ from fotltn.networks.encoders import (
     Pieces,
     PiecesByArgument,
 )
-from fotltn.networks.grounding import Grounding, table_shape
+from fotltn.networks.grounding import Grounding
 from fotltn.networks.predicates import (
     DataRule,
     Defined,
@@ -77,6 +77,7 @@ from fotltn.project.world import (
     read_world,
 )
 from fotltn.semantics.config import Semantics, named
+from fotltn.semantics.tables import table_shape
 from fotltn.syntax.theory import FunctionDecl, PredicateDecl
 
 _WIDTH = 32  # default width of embeddings

@@ -87,8 +87,8 @@ def load_project(
 ) -> View:
     r"""Load the theory of a project over its facts, including the facts kept for testing.
 
-    Use it to evaluate axioms or to count rules without training. Facts that are not stated are
-    false.
+    Use it to count rules without training. Given facts that are not stated are false. Facts of
+    learned predicates that have no label are unknown: counts leave out what depends on them.
 
     Args:
         project: the project's folder or file.
@@ -136,7 +136,8 @@ def audit_labels(
 ) -> Audit:
     """Audit a project before training, by evaluating its axioms on the facts.
 
-    Facts that are not stated are false. Values on the model equal values on the labels.
+    Given facts that are not stated are false; facts of learned predicates that have no label are
+    not held against an axiom. Values on the model equal values on the labels.
 
     Args:
         project: the project's folder or file.
@@ -151,4 +152,4 @@ def audit_labels(
     model = model_of(build(read_config(project, data=data)))
     truth = model.truth
     view = model.view(truth).under(threshold=threshold, end=end)
-    return view.audit(truth, model.unlabelled)
+    return view.audit(truth)

@@ -177,7 +177,7 @@ class Model:
 
     @property
     def truth(self) -> Tables:
-        """The stated facts as tables; facts that are not stated are false."""
+        """The stated facts as tables, with facts of learned predicates that have no label apart."""
         return stated_tables(self.world, self.grounding, self.dtype)
 
     # --- asking -----------------------------------------------------------------------------------
@@ -299,7 +299,7 @@ class Model:
         """Audit the axioms: find out what their degrees are worth."""
         labels = self.truth if self.world.stated.total else None
         view = self.view().under(threshold=threshold, end=end)
-        return view.audit(labels, self.unlabelled)
+        return view.audit(labels)
 
     def metrics(
         self, facts: Iterable[Source] | None = None, *, threshold: float | None = None

@@ -14,13 +14,14 @@ from fotltn.grounding.labels import Labels
 from fotltn.learn.objective import Objective, unsure
 from fotltn.logic.check import CheckedTheory
 from fotltn.logic.defined import Definition
-from fotltn.networks.grounding import Grounding, table_shape
+from fotltn.networks.grounding import Grounding
 from fotltn.posterior.carried import Carried
 from fotltn.posterior.evidence import NoiseRates
 from fotltn.posterior.problem import Problem
 from fotltn.project.build import Built, with_loss
 from fotltn.project.config import Config
 from fotltn.project.world import World
+from fotltn.semantics.tables import table_shape
 from fotltn.syntax.theory import PredicateDecl
 
 #: The log-odds of a fact about an entity that is not present.

@@ -57,9 +57,9 @@ def rules_of(main: ProposedTable, others: Sequence[ProposedTable]) -> list[Propo
     counted: list[tuple[float, ProposedRule]] = []
 
     def count(name: str, body: str, first: Floats, then: Floats, *more: str) -> None:
-        both = np.isfinite(first) & np.isfinite(then)
-        base = then[both].mean() if both.any() else 1.0
-        held = then[both & (first == 1)]
+        known = np.isfinite(then)
+        base = then[known].mean() if known.any() else 1.0
+        held = then[known & (first == 1)]
         if len(held) < _SUPPORT or held.mean() < _CONFIDENCE or held.mean() - base < _BEYOND:
             return
         often, chance = share(float(held.mean())), share(float(base))

@@ -8,11 +8,12 @@ from fotltn.learn.fit import fit, seeded
 from fotltn.learn.satisfaction import Axioms
 from fotltn.learn.task import Task
 from fotltn.logic.check import CheckedTheory
-from fotltn.networks.grounding import Grounding, table_shape
+from fotltn.networks.grounding import Grounding
 from fotltn.networks.predicates import Logits
 from fotltn.project.config import AUTO, Config
 from fotltn.project.world import World, in_precision
 from fotltn.semantics.config import PRODUCT
+from fotltn.semantics.tables import table_shape
 
 #: The reaches to try, in steps.
 CANDIDATES = (1.0, 2.0, 4.0, 8.0)

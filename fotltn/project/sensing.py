@@ -18,7 +18,7 @@ from fotltn.format import count
 from fotltn.grounding.labels import Labels
 from fotltn.learn.sensors import Sensors, said_of_cells
 from fotltn.learn.store import below
-from fotltn.networks.grounding import Grounding, table_shape
+from fotltn.networks.grounding import Grounding
 from fotltn.posterior.carried import Carried, learned_by
 from fotltn.posterior.evidence import NoiseRates
 from fotltn.posterior.exponents import USUAL_EXPONENT, Exponents
@@ -28,6 +28,7 @@ from fotltn.posterior.sampler import Sampler
 from fotltn.project.build import Built
 from fotltn.project.problem import presence
 from fotltn.project.world import World
+from fotltn.semantics.tables import table_shape
 
 #: The number of sweeps between two updates of the networks.
 _EVERY = 3

@@ -28,11 +28,10 @@ from fotltn.learn.progress import EpochHistory
 from fotltn.learn.store import below, package_version
 from fotltn.logic.core import REAL
 from fotltn.logic.signature import Signature
-from fotltn.networks.grounding import table_shape
 from fotltn.project.config import Config
 from fotltn.project.world import World, checked, device_of, to_device
 from fotltn.semantics.sparse import SparseTable, sparse_table
-from fotltn.semantics.tables import Tables
+from fotltn.semantics.tables import Tables, table_shape
 from fotltn.syntax.theory import FunctionDecl, Theory
 
 #: The version of the folder's contents; raise it whenever they change.

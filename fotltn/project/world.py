@@ -32,12 +32,12 @@ from fotltn.logic import core as c
 from fotltn.logic.check import CheckedTheory, check
 from fotltn.logic.signature import Signature
 from fotltn.networks.encoders import Centring
-from fotltn.networks.grounding import Grounding, table_shape
+from fotltn.networks.grounding import Grounding
 from fotltn.project.config import Config
 from fotltn.project.data_config import WideConfig, argument
 from fotltn.project.definitions import never_stated
 from fotltn.semantics.sparse import SparseTable
-from fotltn.semantics.tables import Tables
+from fotltn.semantics.tables import Tables, present_mask, table_shape
 from fotltn.syntax import formula as f
 from fotltn.syntax.load import load_theory
 from fotltn.syntax.parse import parse_formula
@@ -365,7 +365,7 @@ def _open(formula: c.Formula, sort: str) -> Iterator[c.Axis]:
 
 
 def stated_tables(world: World, grounding: Grounding, dtype: torch.dtype) -> Tables:
-    """Tables of what the facts state; what they do not state is false.
+    """Tables of what the facts state; what they do not state is false, or possible.
 
     A predicate that is defined by a formula, and of which no fact is stated, is what its formula
     says of the others. What functions in Python make of the data is as it is for networks, and
@@ -374,24 +374,30 @@ def stated_tables(world: World, grounding: Grounding, dtype: torch.dtype) -> Tab
     index, truth, fixed = world.stated.index, world.stated.truth, grounding.fixed
     device = fixed.lengths.device
     tables: dict[str, Tensor | SparseTable] = {}
+    possible: dict[str, Tensor | SparseTable] = {}
     for name in (*grounding.learned, *(n for n in grounding.definitions if n in index)):
-        shape = table_shape(fixed, world.theory.signature.predicates[name])
-        if name not in index:
-            nowhere = torch.zeros(len(shape), 0, dtype=torch.int64, device=device)
-            tables[name] = SparseTable(nowhere, torch.zeros(0, dtype=dtype, device=device), shape)
-        elif math.prod(shape) > max(_DENSE, 8 * len(truth[name])):
-            tables[name] = SparseTable(index[name], truth[name], shape)
-        else:
-            table = torch.zeros(shape, dtype=dtype, device=device)
-            table[tuple(index[name])] = truth[name].to(dtype)
-            tables[name] = table
+        declared = world.theory.signature.predicates[name]
+        shape = table_shape(fixed, declared)
+        places = index.get(name, torch.zeros(len(shape), 0, dtype=torch.int64, device=device))
+        degrees = truth.get(name, torch.zeros(0, dtype=dtype, device=device)).to(dtype)
+        if math.prod(shape) > max(_DENSE, 8 * len(degrees)):
+            tables[name] = SparseTable(places, degrees, shape)
+            possible[name] = SparseTable(places, degrees, shape, 1.0)  # of absent entities, too
+            continue
+        table = torch.zeros(shape, dtype=dtype, device=device)
+        table[tuple(places)] = degrees
+        maybe = present_mask(fixed, declared, fixed.present).to(dtype)
+        maybe[tuple(places)] = degrees
+        tables[name] = table
+        if not torch.equal(maybe, table):
+            possible[name] = maybe
     with torch.no_grad():
         stated = replace(
             fixed,
             predicates={**tables, **fixed.predicates},
             functions={**fixed.functions, **grounding.function_values()},
         )
-        return grounding.completed(stated)
+        return replace(grounding.completed(stated), possible=possible)
 
 
 # --- devices ----------------------------------------------------------------------------------

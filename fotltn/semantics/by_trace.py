@@ -40,6 +40,7 @@ def of_traces(tables: Tables, traces: range) -> Tables:
             tables,
             lengths=tables.lengths[part],
             predicates=_each(tables.predicates, traces),
+            possible=_each(tables.possible, traces),
             functions=_each(tables.functions, traces),
             features=_each(tables.features, traces),
             present=_each(tables.present, traces),

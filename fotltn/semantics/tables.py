@@ -16,7 +16,7 @@ from fotltn.logic import core as c
 from fotltn.logic.check import CheckedFormula
 from fotltn.logic.signature import Signature
 from fotltn.semantics.sparse import SparseTable
-from fotltn.syntax.theory import RelationDecl
+from fotltn.syntax.theory import FunctionDecl, PredicateDecl, RelationDecl
 from fotltn.tree import fold
 
 T = TypeVar("T")
@@ -119,6 +119,8 @@ class Tables:
         single: whether there is a single trace, so that values have no trace axis.
         inputs: for each sort with features for networks, their names and values.
         decisions: how degrees become true or false, if they come from a model.
+        possible: for predicates with facts that have no label, the table in which these facts are
+            true; in `predicates`, they are false.
         sources: the data that the tables were read from, and how, if known; its facts are labels
             for learning.
 
@@ -146,6 +148,9 @@ class Tables:
     single: bool = False
     inputs: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
     decisions: Decisions | None = field(default=None, repr=False, compare=False)
+    possible: Mapping[str, Tensor | SparseTable] = field(
+        default_factory=dict, repr=False, compare=False
+    )
     sources: Any = field(default=None, repr=False, compare=False)
     _derived: dict[Hashable, Any] = field(
         default_factory=dict, init=False, repr=False, compare=False
@@ -220,16 +225,19 @@ class Tables:
         def moved(tables: Mapping[str, Tensor]) -> dict[str, Tensor]:
             return {name: table.to(device) for name, table in tables.items()}
 
-        predicates = {
-            n: t.to(device)
-            if isinstance(t, Tensor)
-            else replace(t, index=t.index.to(device), value=t.value.to(device))
-            for n, t in self.predicates.items()
-        }
+        def of_facts(tables: Mapping[str, Tensor | SparseTable]) -> dict[str, Tensor | SparseTable]:
+            return {
+                n: t.to(device)
+                if isinstance(t, Tensor)
+                else replace(t, index=t.index.to(device), value=t.value.to(device))
+                for n, t in tables.items()
+            }
+
         return replace(
-            self, lengths=self.lengths.to(device), predicates=predicates,
-            functions=moved(self.functions), relations=moved(self.relations),
-            features=moved(self.features), present=moved(self.present),
+            self, lengths=self.lengths.to(device), predicates=of_facts(self.predicates),
+            possible=of_facts(self.possible), functions=moved(self.functions),
+            relations=moved(self.relations), features=moved(self.features),
+            present=moved(self.present),
         )  # fmt: skip
 
     def size(self, axis: c.Axis) -> int:
@@ -291,6 +299,41 @@ class Tables:
     def everywhere(self, u: Tensor) -> Tensor:
         """Expand a tensor of shape `(trace, …, time)` to all traces and time points."""
         return u.expand(self.batch, *u.shape[1:-1], self.horizon)
+
+
+def table_shape(tables: Tables, decl: PredicateDecl | FunctionDecl) -> tuple[int, ...]:
+    """Return the shape of a symbol's table: (trace, *arguments, time)."""
+    sizes = (tables.sizes[s] for s in decl.sorts)
+    return (tables.batch, *sizes, 1 if decl.static else tables.horizon)
+
+
+def present_mask(
+    tables: Tables,
+    decl: PredicateDecl | FunctionDecl,
+    present: Mapping[str, Tensor],
+    *,
+    inside: bool = True,
+) -> Tensor:
+    """Return where all arguments are present, shape `(trace, *arguments, time)`.
+
+    Args:
+        tables: what the symbol is about.
+        decl: the symbol.
+        present: for sorts whose entities come and go, where they are present.
+        inside: whether points beyond the end of a trace are left out.
+    """
+    shape = table_shape(tables, decl)
+    there = torch.ones(shape, dtype=torch.bool, device=tables.lengths.device)
+    if inside and not decl.static:
+        there &= tables.inside.reshape(tables.batch, *[1] * len(decl.sorts), tables.horizon)
+    for place, sort in enumerate(decl.sorts):
+        if sort in present:
+            mask = present[sort]
+            mask = mask.any(-1, keepdim=True) if decl.static else mask
+            axes = [1] * len(shape)
+            axes[0], axes[1 + place], axes[-1] = mask.shape
+            there &= mask.reshape(axes)
+    return there
 
 
 def _lookup(kind: str, name: str, tables: Mapping[str, T]) -> T:

@@ -262,8 +262,14 @@ def rule(text: str, tables, horizon: int, **options):
         {n: torch.tensor([t], dtype=torch.float64) for n, t in tables.items()},
     )
     options.setdefault("learned", ["P", "Q"])
-    unknown = options.pop("unknown", ())
-    return View(model, STABLE_PRODUCT, theory=theory, **options).audit(model, unknown)
+    return View(model, STABLE_PRODUCT, theory=theory, **options).audit(model)
+
+
+def without_labels(tables: Tables, *names: str) -> Tables:
+    """The same, of some predicates without any label."""
+    nothing = {n: torch.zeros_like(tables.predicate(n)) for n in names}
+    possible = {n: torch.ones_like(table) for n, table in nothing.items()}
+    return replace(tables, predicates={**tables.predicates, **nothing}, possible=possible)
 
 
 def test_an_antecedent_that_is_true_nowhere():
@@ -369,9 +375,9 @@ def test_labels_say_nothing_of_axioms_about_what_they_do_not_state():
     theory, model, labels = check(parse_theory(TEXT)), small(), small(3)
     every, some = (
         View(model, STABLE_PRODUCT, learned=["P", "Q"], theory=theory).audit(
-            labels=labels, unknown=unknown
+            labels=without_labels(labels, *names)
         )
-        for unknown in ([], ["Q"])
+        for names in ((), ("Q",))
     )
     for name in ("N1", "N2"):  # they speak of Q
         row = some.axiom(name)
@@ -390,7 +396,7 @@ def test_labels_say_nothing_of_axioms_about_what_they_do_not_state():
 def test_labels_may_say_nothing_at_all():
     theory, model = check(parse_theory(TEXT)), small()
     found = View(model, STABLE_PRODUCT, learned=["P", "Q"], theory=theory).audit(
-        labels=model, unknown=["P"]
+        labels=without_labels(model, "P", "Q")
     )
     assert all(row.labels is None and row.on_labels is None for row in found.axioms)
     assert found.knowledge_base.kb_sat.labels is None

@@ -1,6 +1,7 @@
 """Projects that are proposed for tables: what columns are, what holds, and that they train."""
 
 import csv
+import itertools
 import json
 import random
 from collections.abc import Callable, Iterable, Sequence
@@ -72,13 +73,38 @@ def test_rules_are_counted_as_a_loop_counts_them(tmp_path):
     pairs = [
         (now, cells[day, who, hour + 1])
         for (day, who, hour), now in cells.items()
-        if (day, who, hour + 1) in cells and now and cells[day, who, hour + 1]
+        if (day, who, hour + 1) in cells and cells[day, who, hour + 1]
     ]
     held = [then == "1" for now, then in pairs if now == "1"]
     base = sum(then == "1" for _, then in pairs) / len(pairs)
     often = share(sum(held) / len(held))
     assert rule[2] == f"holds in {often} of {len(held)} cases; {share(base)} by chance"
     assert rule[1] == "G forall x where Here(x). (Failed(x) -> WX (Here(x) -> Failed(x)))"
+
+
+def test_proposals_rules_and_audit_count_the_same_cells(tmp_path, call):
+    rng = random.Random(4)
+    rows = []
+    for pump, hour in itertools.product(range(6), range(30)):
+        failed = rng.random() < 0.4
+        alarm = failed if rng.random() < 0.97 else not failed
+        rows.append([f"p{pump}", hour, int(alarm), int(failed) if rng.random() < 0.5 else ""])
+    path = write(tmp_path / "pumps.csv", ["pump", "hour", "alarm", "failed"], rows)
+    known = [(alarm, failed) for _, _, alarm, failed in rows if failed != ""]
+    held = [failed for alarm, failed in known if alarm]
+    assert call("new", tmp_path / "pumps", "--from", path)[0] == 0
+    evidence = f"holds in {share(sum(held) / len(held))} of {len(held)} cases"
+    assert evidence in (tmp_path / "pumps" / "theory.fot").read_text()
+    counted = json.loads(call("rules", tmp_path / "pumps", "--json")[1])["rules"]
+    audited = json.loads(call("audit", tmp_path / "pumps", "--json")[1])["axioms"]
+    (rule,) = [one for one in counted if one["rule"] == "AlarmMeansFailed"]
+    (axiom,) = [one for one in audited if one["axiom"] == "AlarmMeansFailed"]
+    for one in (rule, axiom["on_labels"]):
+        assert one["support"] == len(held)
+        assert one["unlabelled"] == sum(alarm and failed == "" for _, _, alarm, failed in rows)
+    base = sum(failed for _, failed in known) / len(known)
+    assert rule["base_rate"]["value"] == axiom["on_labels"]["base_rate"] == pytest.approx(base)
+    assert rule["confidence"]["value"] == pytest.approx(sum(held) / len(held))
 
 
 @pytest.mark.parametrize("days", [1, 3])
