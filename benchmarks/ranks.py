@@ -11,11 +11,17 @@ that takes longer than the limit is killed, and listed at the end. With --worlds
 so many worlds of deliveries are timed instead of epochs. The smallest possible run is
 
     python -m benchmarks.ranks --traces 8 --blocks 4 --epochs 2 --repeats 1
+
+With fewer traces than blocks, processes share bindings instead of traces. One large trace, also
+without blocks (-1), with facts about entities whose numbers differ by at most 20:
+
+    python -m benchmarks.ranks --traces 1 --entities 2000 --steps 100 --reach 20 --counts -1 1 2 4
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import statistics
@@ -62,6 +68,7 @@ axiom A1: forall x, y. G(Close(x, y) & Run(x) -> WX Stop(y))
 axiom A2: forall x. G !(Stop(x) & Run(x))
 axiom A3: forall x. G(Stop(x) -> F[0, 5] Run(x))
 """
+NAMES = {-1: "no blocks", 0: "no group"}
 WARM = 4  # epochs that do not count
 NEARBY = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}  # avoids looking up host names
 
@@ -73,6 +80,8 @@ def task(args: argparse.Namespace, device: str) -> Task:
     facts = [close_facts(entities, horizon, 2 * entities * horizon) for _ in range(traces)]
     for number, one in enumerate(facts):
         one.index[0] = number
+        if args.reach:  # of each pair, the second is near the first
+            one.index[2] = (one.index[1] + one.index[2] % (args.reach + 1)) % entities
     shape = (traces, entities, entities, horizon)
     index, value = (torch.cat([getattr(f, n) for f in facts], -1) for n in ("index", "value"))
     theory = check(parse_theory(THEORY))
@@ -87,7 +96,7 @@ def task(args: argparse.Namespace, device: str) -> Task:
     where = places.nonzero().T.to(device)
     truth = (torch.rand(where.shape[1], device=device) < 0.5).float()
     labels = Labels(dict.fromkeys(networks, where), dict.fromkeys(networks, truth))
-    training = Training(epochs=args.epochs + WARM, patience=None, blocks=args.blocks)
+    training = Training(epochs=args.epochs + WARM, patience=None, blocks=args.blocks or None)
     return Task(grounding, Axioms(theory, STABLE_PRODUCT), RECIPE, labels, training)
 
 
@@ -115,6 +124,7 @@ def work(args: argparse.Namespace) -> None:
     if args.device == "cuda":
         torch.zeros(1, device="cuda")
     say("ready")
+    step = 0.0
     with meeting(args.device) as (ranks, device):
         times = [(time.perf_counter(), time.process_time())]
 
@@ -131,18 +141,30 @@ def work(args: argparse.Namespace) -> None:
         else:
             made = task(args, device)
             say("met the others, data are made")
+            gc.collect()
+            held = memory("VmRSS")
+            Path("/proc/self/clear_refs").write_text("5", "utf-8")  # the peak begins anew
             note()
             fit(made, on_epoch=note)
+            step = memory("VmHWM") - held
         del times[0]
         say("done")
         walls, cores = (
             [late - early for early, late in zip(row[WARM:], row[WARM + 1 :], strict=False)]
             for row in zip(*times, strict=True)
         )
-        mine = {"wall": statistics.median(walls), "core": statistics.median(cores)}
+        mine = {"wall": statistics.median(walls), "core": statistics.median(cores), "step": step}
         every = ranks.objects(mine)
         if ranks.first:
-            print(json.dumps({"wall": mine["wall"], "core": sum(one["core"] for one in every)}))
+            cores = [one["core"] for one in every]
+            most = {"most": max(cores), "step": max(one["step"] for one in every)}
+            print(json.dumps({"wall": mine["wall"], "core": sum(cores), **most}))
+
+
+def memory(what: str) -> float:
+    """Return the memory of this process: VmRSS now, or VmHWM at its peak, in MB."""
+    status = Path("/proc/self/status").read_text("utf-8")
+    return next(int(line.split()[1]) for line in status.splitlines() if what in line) / 1024
 
 
 def run(count: int, limit: float) -> dict[str, float] | None:
@@ -151,9 +173,11 @@ def run(count: int, limit: float) -> dict[str, float] | None:
         place = (Path(folder) / "meeting").as_uri()
         processes = []
         for number in range(max(1, count)):
-            group = {"RANK": str(number), "WORLD_SIZE": str(count), MEETING: place} if count else {}
+            group, more = {}, ["--blocks", "0"] if count < 0 else []
+            if count > 0:
+                group = {"RANK": str(number), "WORLD_SIZE": str(count), MEETING: place}
             process = subprocess.Popen(
-                [sys.executable, "-m", "benchmarks.ranks", *sys.argv[1:], "--work"],
+                [sys.executable, "-m", "benchmarks.ranks", *sys.argv[1:], "--work", *more],
                 env={"OMP_NUM_THREADS": "1", **NEARBY, **os.environ, **group},
                 stdout=subprocess.PIPE,
             )  # fmt: skip
@@ -175,7 +199,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     for name, usual in (
         ("traces", 32), ("entities", 100), ("steps", 50), ("epochs", 10), ("blocks", 16),
-        ("repeats", 3), ("worlds", 0),
+        ("repeats", 3), ("worlds", 0), ("reach", 0),
     ):  # fmt: skip
         parser.add_argument(f"--{name}", type=int, default=usual)
     parser.add_argument("--device", default="cpu")
@@ -191,7 +215,7 @@ def main() -> None:
     ended: list[int] = []
     for _ in range(args.repeats):
         for count in args.counts:
-            print(f"{count or 'no group'}:", file=sys.stderr)
+            print(f"{NAMES.get(count, count)}:", file=sys.stderr)
             if (taken := run(count, args.limit)) is None:
                 ended.append(count)
                 print(f"  killed after {args.limit:g} s", file=sys.stderr)
@@ -204,17 +228,21 @@ def main() -> None:
     if not base:
         raise SystemExit("the first of --counts, which is the baseline, never finished")
     for count, every in times.items():
-        wall, core = (statistics.median(one[k] for one in every) for k in ("wall", "core"))
+        wall, core, most, step = (
+            statistics.median(one[k] for one in every) for k in ("wall", "core", "most", "step")
+        )
         rows.append(
             {
-                "processes": "no group" if count == 0 else str(count),
+                "processes": NAMES.get(count, str(count)),
                 "epoch or sweep, ms": wall * 1e3,
                 "times the first row": wall / statistics.median(one["wall"] for one in base),
                 "CPU ms, all processes": core * 1e3,
                 "times, by CPU": core / statistics.median(one["core"] for one in base),
+                "CPU ms, the busiest": most * 1e3,
+                "MB of a step, the largest": step,
             }
         )  # fmt: skip
-    title = "a sweep over worlds" if args.worlds else "an epoch of one step, in blocks of traces"
+    title = "a sweep over worlds" if args.worlds else "an epoch of one step, in blocks"
     report(title, rows, args.json, arguments=vars(args))
 
 

@@ -25,8 +25,8 @@ REPRODUCTION = ROOT / "reproduction"
 LAYERS = (
     "errors", "format", "files", "strict_json", "memory", "stop", "sharing", "tree", "syntax",
     "dsl", "logic", "semantics", "algebra", "kernels", "plan", "engine", "decisions", "evaluation",
-    "grounding", "data", "monitor", "analysis", "posterior", "networks", "learn", "project",
-    "reporting", "web", "api",
+    "bindings", "grounding", "data", "monitor", "analysis", "posterior", "networks", "learn",
+    "project", "reporting", "web", "api",
     "fotltn",
     "cli", "__main__",
 )  # fmt: skip

@@ -39,7 +39,7 @@ _MOST = 2000  # characters of what a process said
 #: The option.
 Shards = Annotated[
     int | None,
-    typer.Option(_OPTION, min=1, help="Processes of this machine that share the traces."),
+    typer.Option(_OPTION, min=1, help="Processes of this machine that share the work."),
 ]
 
 

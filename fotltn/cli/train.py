@@ -94,6 +94,8 @@ def train(
         told = as_callbacks([*words, Display(quiet=as_json)])
         trained = train_and_save(config, path, fresh=fresh, callbacks=told)
     what, number = "trace", len(trained.facts.traces)
+    if training.batches is None and number < (training.blocks or 1):
+        what, number = "block", training.blocks or 1
     if trained.posterior is not None:
         what, number = "world", trained.posterior.chains
     if ranks.count > number:

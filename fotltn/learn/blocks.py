@@ -8,7 +8,8 @@ are added as pairs along one tree over all blocks, in float64.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import torch
@@ -22,6 +23,7 @@ from fotltn.learn.ranks import Ranks
 from fotltn.learn.task import Task
 from fotltn.networks.parts import DataPart
 from fotltn.networks.parts import part as part_of
+from fotltn.semantics.tables import Tables
 
 #: How many blocks there are where several processes train and nothing is said.
 BLOCKS = 16
@@ -64,6 +66,74 @@ def tree_parts(blocks: range) -> list[tuple[int, int]]:
     for number in blocks:
         tree.add(number, 1, nothing)
     return [(start, size) for start, size, _ in tree.parts]
+
+
+class SharedSlopes:
+    """Slopes by some tensors, added over all blocks along their tree, in float64.
+
+    Args:
+        wanted: the tensors.
+        ranks: this process among others.
+        shares: the blocks of each process.
+    """
+
+    def __init__(self, wanted: Sequence[Tensor], ranks: Ranks, shares: Sequence[range]) -> None:
+        """Nothing is added yet."""
+        self.wanted, self.ranks, self.shares = wanted, ranks, shares
+        self.tree = PairwiseSum()
+        self.device = wanted[0].device
+
+    def add(
+        self, number: int, pairs: Sequence[tuple[Tensor, Tensor | None]], *, again: bool = False
+    ) -> None:
+        """Add the slopes of a block: outputs, each with the slope of the loss by it.
+
+        Blocks come in order; `again` if others share a part of the way back.
+        """
+        some = [(o, pull.to(o.dtype)) for o, pull in pairs if pull is not None and o.requires_grad]
+        slopes: Sequence[Tensor | None] = [None] * len(self.wanted)
+        if some:
+            outputs, pulls = zip(*some, strict=True)
+            slopes = torch.autograd.grad(
+                outputs, self.wanted, pulls, retain_graph=again, allow_unused=True
+            )
+        self.tree.add(number, 1, self._flat(slopes))
+
+    def total(self) -> list[Tensor | None]:
+        """The slopes by each tensor, None where no block reaches it."""
+        sizes = [one.numel() for one in self.wanted]
+        *rows, reached = self._added().split([*sizes, len(self.wanted)])
+        return [
+            row.reshape(one.shape) if met else None
+            for row, one, met in zip(rows, self.wanted, reached.tolist(), strict=True)
+        ]
+
+    def _flat(self, slopes: Sequence[Tensor | None]) -> Tensor:
+        """Slopes in a row, then, for each tensor, whether there is one."""
+        parts = [
+            torch.zeros(one.numel(), dtype=torch.float64, device=self.device)
+            if slope is None
+            else slope.reshape(-1).double()
+            for one, slope in zip(self.wanted, slopes, strict=True)
+        ]
+        reached = [slope is not None for slope in slopes]
+        return torch.cat([*parts, torch.tensor(reached, dtype=torch.float64, device=self.device)])
+
+    def _added(self) -> Tensor:
+        """The slopes of all blocks, along their tree."""
+        if self.ranks.count == 1:
+            return self.tree.total()
+        width = sum(one.numel() for one in self.wanted) + len(self.wanted)
+        rows = [total for _, _, total in self.tree.parts]
+        nothing = torch.zeros(0, dtype=torch.float64, device=self.device)
+        parts = [tree_parts(share) for share in self.shares]
+        lengths = [width * len(of_rank) for of_rank in parts]
+        every = self.ranks.gathered(torch.cat([nothing, *rows]), lengths)
+        of_all = PairwiseSum()
+        for of_rank, numbers in zip(parts, every, strict=True):
+            for (start, size), total in zip(of_rank, numbers.split(width), strict=False):
+                of_all.add(start, size, total)
+        return of_all.total()
 
 
 def numbers_of_block(axioms: int, traces: int, predicates: int) -> int:
@@ -117,6 +187,10 @@ class TraceBlocks:
         self.task, self.modules, self.flips = task, modules, flips
         self.ranks, self.common = ranks, common
         self.learned = [p for p in modules.parameters() if p.requires_grad]
+        self.forget()
+
+    def forget(self) -> None:
+        """Drop what was derived from the data, because the data have changed."""
         self.cuts: dict[int, CutPart] = {}
 
     def forth_and_back(
@@ -191,43 +265,70 @@ class TraceBlocks:
 
         Networks draw random numbers by step and block, whoever has the block.
         """
-        seed = int(torch.randint(2**62, (), device="cpu"))
-        states = generator_states(self.common)
         sums = []
         blocks = zip(cut.shares[self.ranks.number], cut.parts, cut.of(labels), strict=True)
-        for number, part, stated in blocks:
-            for generator in self.common.values():
-                generator.manual_seed(seed + number)
-            sums.append(self.block(part, stated, epoch, axioms=axioms))
-        restore_generators(self.common, states)
+        with self.drawing() as draw:
+            for number, part, stated in blocks:
+                draw(number)
+                sums.append(self.block(part, stated, epoch, axioms=axioms))
         return sums
 
-    def block(
-        self, part: DataPart, labels: Labels, epoch: float, *, axioms: bool
-    ) -> tuple[Tensor, Tensor, list[int]]:
-        """Of a block: values of axioms, errors of facts by predicate, and how many facts."""
-        task, objective = self.task, self.task.objective
+    @contextmanager
+    def drawing(self) -> Iterator[Callable[[int], None]]:
+        """Draw random numbers by step and block; the yielded function begins a block."""
+        seed = int(torch.randint(2**62, (), device="cpu"))
+        states = generator_states(self.common)
+
+        def draw(number: int) -> None:
+            for generator in self.common.values():
+                generator.manual_seed(seed + number)
+
+        try:
+            yield draw
+        finally:
+            restore_generators(self.common, states)
+
+    @contextmanager
+    def unchanging(self) -> Iterator[None]:
+        """Refuse networks that keep numbers of what they see.
+
+        Raises:
+            DataError: the numbers have changed inside.
+        """
         before = {name: buffer._version for name, buffer in self.modules.named_buffers()}
-        tables = task.grounding(part)
+        yield
         for name, buffer in self.modules.named_buffers():
             if self.modules.training and before.get(name) != buffer._version:
                 raise DataError(
                     Diagnostic(
                         f"'{name}' changes with what a network sees in training, and each block "
-                        "of traces would see other numbers",
+                        "would see other numbers",
                         hint="use layers that keep no such numbers (LayerNorm, not BatchNorm), or "
                         "train in one process, without blocks",
                     )
                 )
-        each = fact_errors(objective, labels, tables, epoch, self.flips())
+
+    def block(
+        self, part: DataPart, labels: Labels, epoch: float, *, axioms: bool
+    ) -> tuple[Tensor, Tensor, list[int]]:
+        """Of a block: values of axioms, errors of facts by predicate, and how many facts."""
+        task = self.task
+        with self.unchanging():
+            tables = task.grounding(part)
+        errors, counts = self.errors(labels, tables, epoch)
+        if not axioms or not self._names:
+            return errors.new_zeros(0, len(part.fixed.lengths)), errors, counts
+        values = task.axioms.values(tables, epoch=epoch, key=part.key, log=self._logs)
+        return values, errors, counts
+
+    def errors(self, labels: Labels, tables: Tables, epoch: float) -> tuple[Tensor, list[int]]:
+        """By predicate, the sum of the errors of its labelled facts, and how many there are."""
+        each = fact_errors(self.task.objective, labels, tables, epoch, self.flips())
         zero = torch.zeros((), dtype=torch.float64, device=tables.lengths.device)
         sums = [each[n].double().sum() if n in each else zero for n in labels.index]
         errors = torch.stack(sums) if sums else zero.new_zeros(0)
         counts = [len(each[n]) if n in each else 0 for n in labels.index]
-        if not axioms or not self._names:
-            return zero.new_zeros(0, len(part.fixed.lengths)), errors, counts
-        values = task.axioms.values(tables, epoch=epoch, key=part.key, log=self._logs)
-        return values, errors, counts
+        return errors, counts
 
     @property
     def _names(self) -> tuple[str, ...]:
@@ -294,52 +395,16 @@ class TraceBlocks:
             pulls: the slopes of the loss by values of axioms and by errors of facts, of all blocks.
             direct: its slopes by weights that no block has part in.
         """
-        tree, mine = PairwiseSum(), cut.shares[self.ranks.number]
+        mine = cut.shares[self.ranks.number]
+        slopes = SharedSlopes(self.learned, self.ranks, cut.shares)
         begins = [sum(cut.traces[:number]) for number in mine]
         for number, begin, (values, errors, _) in zip(mine, begins, sums, strict=True):
             of_block = None if pulls[0] is None else pulls[0][:, begin : begin + values.shape[1]]
-            pairs = [
-                (output, pull.to(output.dtype))
-                for output, pull in ((values, of_block), (errors, pulls[1]))
-                if pull is not None and output.requires_grad
-            ]
-            slopes: Sequence[Tensor | None] = [None] * len(self.learned)
-            if pairs:
-                outputs, grads = zip(*pairs, strict=True)
-                slopes = torch.autograd.grad(outputs, self.learned, grads, allow_unused=True)
-            tree.add(number, 1, self._flat(slopes))
-        total = self._added(tree, cut.shares)
-        *rows, reached = total.split([*(p.numel() for p in self.learned), len(self.learned)])
-        any_block = reached.tolist()
-        for weight, row, other, met in zip(self.learned, rows, direct, any_block, strict=True):
-            grad = row.reshape(weight.shape)
-            grad = grad if other is None else grad + other
-            weight.grad = grad.to(weight.dtype) if met or other is not None else None
+            slopes.add(number, [(values, of_block), (errors, pulls[1])])
+        self.leave(slopes.total(), direct)
 
-    def _flat(self, slopes: Sequence[Tensor | None]) -> Tensor:
-        """Gradients in a row, then, for each weight, whether there is one."""
-        device = self.learned[0].device
-        parts = [
-            torch.zeros(weight.numel(), dtype=torch.float64, device=device)
-            if slope is None
-            else slope.reshape(-1).double()
-            for weight, slope in zip(self.learned, slopes, strict=True)
-        ]
-        reached = [slope is not None for slope in slopes]
-        return torch.cat([*parts, torch.tensor(reached, dtype=torch.float64, device=device)])
-
-    def _added(self, tree: PairwiseSum, shares: Sequence[range]) -> Tensor:
-        """The gradients of all blocks, along their tree."""
-        if self.ranks.count == 1:
-            return tree.total()
-        width = sum(p.numel() for p in self.learned) + len(self.learned)
-        rows = [total for _, _, total in tree.parts]
-        nothing = torch.zeros(0, dtype=torch.float64, device=self.learned[0].device)
-        parts = [tree_parts(share) for share in shares]
-        lengths = [width * len(of_rank) for of_rank in parts]
-        every = self.ranks.gathered(torch.cat([nothing, *rows]), lengths)
-        of_all = PairwiseSum()
-        for of_rank, numbers in zip(parts, every, strict=True):
-            for (start, size), total in zip(of_rank, numbers.split(width), strict=False):
-                of_all.add(start, size, total)
-        return of_all.total()
+    def leave(self, *parts: Sequence[Tensor | None]) -> None:
+        """Leave gradients in the weights, each the sum of some parts."""
+        for weight, *of_weight in zip(self.learned, *parts, strict=True):
+            some = [part.double() for part in of_weight if part is not None]
+            weight.grad = sum(some[1:], some[0]).to(weight.dtype) if some else None

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from fotltn.errors import DataError
 from fotltn.grounding.labels import Labels
+from fotltn.learn.binding_blocks import BindingBlocks
 from fotltn.learn.blocks import TraceBlocks
 from fotltn.learn.captured import EPOCHS_BEFORE, RecordedStep, captured, predictable
 from fotltn.learn.checkpoints import Latest, Reserved, latest_in, place_of, write_checkpoint
@@ -174,7 +175,7 @@ class _Fit:
         self.common = common_generators(weights[0].device)
         self.blocks: TraceBlocks | None = None
         if training.blocks is not None:
-            self.blocks = TraceBlocks(task, self.modules, self.flips, ranks, self.common)
+            self.blocks = BindingBlocks(task, self.modules, self.flips, ranks, self.common)
         self.steps = Steps(
             task.grounding, training.batches, labels, task.stream, self.generator, self.forget
         )
@@ -246,7 +247,7 @@ class _Fit:
     def forget(self) -> None:
         """Drop the cached parts of the data, because the data have changed."""
         if self.blocks is not None:
-            self.blocks.cuts.clear()
+            self.blocks.forget()
 
     def forth_and_back(
         self, number: int, step: EpochStep

@@ -10,6 +10,7 @@ from itertools import chain
 import torch
 from torch import Tensor
 
+from fotltn.bindings import BlockedFormulas
 from fotltn.errors import DataError, SemanticsError, name_hint
 from fotltn.evaluation import Evaluator, over_traces
 from fotltn.learn.objective import Objective, axiom_loss, fixed_row
@@ -43,6 +44,7 @@ class Axioms:
     budget: int = BUDGET
     fused: bool = False
     _evaluators: dict[tuple[str, ...], tuple[float | None, Evaluator]] = field(default_factory=dict)
+    _blocked: tuple[Tables | None, dict[tuple[object, ...], BlockedFormulas]] = (None, {})
 
     def __post_init__(self) -> None:
         """Refuse what cannot be evaluated before it is."""
@@ -87,11 +89,7 @@ class Axioms:
             key: a number for the part of the data, under which plans are kept; None keeps none.
             log: give logarithms; under a semantics in log space these do not underflow.
         """
-        groups: dict[float | None, list[str]] = {}
-        for name in self.names:
-            p = self.p[name].at(epoch) if name in self.p else None
-            groups.setdefault(p, []).append(name)
-        groups = groups or {None: []}
+        groups = self._groups(epoch) or {None: []}
         parts = [
             self._made(tuple(names), p).by_trace(tables, key, log=log)
             for p, names in groups.items()
@@ -100,6 +98,36 @@ class Axioms:
             return parts[0]
         rows = dict(zip(chain(*groups.values()), chain(*parts), strict=True))
         return torch.stack([rows[name] for name in self.names])
+
+    def blocked(self, blocks: int, fixed: Tables, epoch: float) -> list[BlockedFormulas]:
+        """The axioms in blocks of bindings; those of one exponent together.
+
+        Args:
+            blocks: how many there are.
+            fixed: the tables that stay.
+            epoch: of the schedules.
+        """
+        groups = self._groups(epoch)
+        before = self._blocked[1] if self._blocked[0] is fixed else {}
+        made: dict[tuple[object, ...], BlockedFormulas] = {
+            (blocks, p, *names): before.get((blocks, p, *names))
+            or BlockedFormulas(
+                {a.name: a.formula for a in self.theory.axioms if a.name in names},
+                self.semantics if p is None else self.semantics.with_p(p),
+                blocks, fixed, self.budget, "inductor" if self.fused else None,
+            )
+            for p, names in groups.items()
+        }  # fmt: skip
+        self._blocked = (fixed, made)
+        return [*made.values()]
+
+    def _groups(self, epoch: float) -> dict[float | None, list[str]]:
+        """The axioms by exponent."""
+        groups: dict[float | None, list[str]] = {}
+        for name in self.names:
+            p = self.p[name].at(epoch) if name in self.p else None
+            groups.setdefault(p, []).append(name)
+        return groups
 
     def loss(
         self, objective: Objective, tables: Tables, *, epoch: float = 0.0, key: int | None = 0

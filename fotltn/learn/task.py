@@ -41,8 +41,9 @@ class Training:
         keep_best: whether to end with the weights of the best epoch instead of the last.
         thresholds: the smallest degree that predicts true: 0.5 ("half"), or for each predicate the
             one with the best F1 or accuracy on the watched facts.
-        blocks: the number of blocks of traces that each step is split into, for processes to share;
-            None for no blocks, with each process on its own.
+        blocks: the number of blocks that each step is split into, for processes to share: of
+            traces or, if there are fewer, of bindings; None for no blocks, with each process on
+            its own.
     """
 
     epochs: int = 500

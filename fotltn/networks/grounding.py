@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -25,14 +24,15 @@ from fotltn.networks.predicates import (
     Logits,
     Marginal,
     Network,
+    NetworkCall,
     Predicate,
     PresentCells,
     Softmax,
 )
 from fotltn.networks.sequences import Encoded, Inputs
+from fotltn.networks.table_shapes import about, check_degrees, check_shape, fits
 from fotltn.semantics.by_trace import joined, joined_tables
 from fotltn.semantics.config import STABLE_PRODUCT, Semantics
-from fotltn.semantics.sparse import SparseTable
 from fotltn.semantics.tables import Decisions, Tables, arranged, present_mask
 from fotltn.sharing import by_blocks
 from fotltn.syntax.theory import FunctionDecl, PredicateDecl
@@ -185,41 +185,77 @@ class Grounding(nn.Module):
             DataError: a network or its inputs have the wrong shape.
         """
         fixed = self.fixed if part is None else part.fixed
-        seen = self._seen(part)
-
-        def computed(
-            decl: PredicateDecl | FunctionDecl, module: Callable[..., Any], over_time: bool
-        ) -> Any:
-            with _about(decl.name):
-                cells = self._present_cells(decl, part, every=over_time)
-                output = module([seen[s] for s in decl.sorts], cells)
-                _check_shape(output[decl.name] if isinstance(output, dict) else output, fixed, decl)
-                return output
-
-        tables: dict[str, Tensor | SparseTable] = {}
-        for name, network in self._networks.items():
-            decl = self.signature.predicates[name]
-            if isinstance(network, Network):
-                tables[name] = computed(decl, network, network.over_time)
-                continue
-            with _about(name):
-                table = network()
-                _check_shape(table, self.fixed, decl)
-                tables[name] = table if part is None else part.pick(table, decl.sorts)
-        for group in self._groups:
-            first = self.signature.predicates[group.names[0]]
-            tables |= computed(first, group, group.over_time)
-        functions = {
-            name: computed(self.signature.functions[name], network.outputs, network.over_time)
-            for name, network in self._functions.items()
-        }
+        seen, functions = self.seen(part), dict(fixed.functions)
+        tables = self.free_tables(part)
+        for call in self.calls:
+            (functions if call.function else tables).update(self.outputs(call, seen, part))
         # Computed tables come first: they determine the precision of all tables.
         model = replace(
             fixed,
             predicates={**tables, **fixed.predicates},
-            functions={**fixed.functions, **functions},
+            functions=functions,
         )
         return self._with_definitions(model, 0 if part is None else part.key, without=tables)
+
+    @property
+    def calls(self) -> list[NetworkCall]:
+        """The networks, in the order in which they run."""
+        predicates, functions = self.signature.predicates, self.signature.functions
+        return [
+            *(
+                NetworkCall((name,), predicates[name], network, network.over_time)
+                for name, network in self._networks.items()
+                if isinstance(network, Network)
+            ),
+            *(
+                NetworkCall(group.names, predicates[group.names[0]], group, group.over_time)
+                for group in self._groups
+            ),
+            *(
+                NetworkCall((name,), functions[name], network.outputs, network.over_time, True)
+                for name, network in self._functions.items()
+            ),
+        ]
+
+    def outputs(
+        self,
+        call: NetworkCall,
+        seen: Mapping[str, Tensor],
+        part: DataPart | None = None,
+        rows: range | None = None,
+    ) -> dict[str, Tensor]:
+        """Compute the tables of a network, of a part of the data or some rows of all data.
+
+        Args:
+            call: the network.
+            seen: the inputs of each sort.
+            part: the part of the data; None for all.
+            rows: the numbers of the entities that the first argument may be; None for all.
+        """
+        decl = call.decl
+        with about(decl.name):
+            cells = self._present_cells(decl, part, every=call.over_time)
+            inputs = [seen[s] for s in decl.sorts]
+            if rows is not None:
+                inputs[0] = inputs[0].narrow(1, rows.start, len(rows))
+                cells = None if cells is None else cells.of_rows(rows)
+            output = call.module(inputs, cells)
+            made = output if isinstance(output, dict) else {decl.name: output}
+            fixed = self.fixed if part is None else part.fixed
+            check_shape(made[decl.name], fixed, decl, rows)
+        return made
+
+    def free_tables(self, part: DataPart | None = None) -> dict[str, Tensor]:
+        """Compute the tables that no network has a part in: their cells are learned or sampled."""
+        tables: dict[str, Tensor] = {}
+        for name, network in self._networks.items():
+            if not isinstance(network, Network):
+                decl = self.signature.predicates[name]
+                with about(name):
+                    table = network()
+                    check_shape(table, self.fixed, decl)
+                    tables[name] = table if part is None else part.pick(table, decl.sorts)
+        return tables
 
     def everywhere(self) -> Tables:
         """Compute the tables of all data; processes that share work compute some traces each."""
@@ -307,7 +343,7 @@ class Grounding(nn.Module):
             tables = replace(tables, predicates={**tables.predicates, name: table})
         return tables
 
-    def _seen(self, part: DataPart | None) -> dict[str, Tensor]:
+    def seen(self, part: DataPart | None = None) -> dict[str, Tensor]:
         """Return the inputs of networks for each sort."""
         seen = {}
         for sort, module in self.inputs_by_sort.items():
@@ -317,7 +353,7 @@ class Grounding(nn.Module):
             if some is not None and part is not None:  # its shape is that of the part's data
                 seen[sort] = replace(part, traces=None).pick(vectors, (sort,))
                 continue
-            if not _fits(vectors.shape[:-1], (size,), self.fixed, static=False):
+            if not fits(vectors.shape[:-1], (size,), self.fixed, static=False):
                 raise DataError(
                     f"the inputs of the sort '{sort}' have shape {tuple(vectors.shape)}; expected "
                     f"({self.fixed.batch} or 1, {size}, {self.fixed.horizon} or 1, {width}), "
@@ -353,9 +389,9 @@ class Grounding(nn.Module):
         features = {sort: seen.values for sort, seen in fixed.inputs.items()}
         for name, rule in self.rules.items():
             table = rule(fixed, features)
-            with _about(f"the rule of '{name}'"):
-                _check_degrees(table)
-                _check_shape(table, fixed, self.signature.predicates[name])
+            with about(f"the rule of '{name}'"):
+                check_degrees(table)
+                check_shape(table, fixed, self.signature.predicates[name])
             fixed = replace(fixed, predicates={**fixed.predicates, name: table})
         computed = {*self.learned, *self.defined}
         rest = {n: t for n, t in fixed.predicates.items() if n not in computed}
@@ -435,47 +471,6 @@ def _known(kind: str, name: str, known: Mapping[str, object]) -> None:
     if name not in known:
         hint = name_hint(name, known, "declared:")
         raise DataError(f"a grounding was given for the unknown {kind} '{name}'; {hint}")
-
-
-@contextmanager
-def _about(name: str) -> Iterator[None]:
-    """Name the symbol in the errors that are raised inside."""
-    what = name if " " in name else f"'{name}'"
-    try:
-        yield
-    except DataError as error:
-        first = error.diagnostics[0]
-        raise DataError(replace(first, message=f"{what}: {first.message}")) from error.__cause__
-
-
-def _fits(shape: Sequence[int], sizes: Sequence[int], tables: Tables, *, static: bool) -> bool:
-    """Whether a shape is (traces or 1, *sizes, time points or 1)."""
-    if len(shape) != len(sizes) + 2:
-        return False
-    times = (1,) if static else (1, tables.horizon)
-    return shape[0] in (1, tables.batch) and tuple(shape[1:-1]) == (*sizes,) and shape[-1] in times
-
-
-def _check_shape(
-    table: Tensor | SparseTable, tables: Tables, decl: PredicateDecl | FunctionDecl
-) -> None:
-    sizes = [tables.sizes[s] for s in decl.sorts]
-    if not _fits(table.shape, sizes, tables, static=decl.static):
-        traces = f"{tables.batch} or 1" if tables.batch > 1 else "1"
-        times = "1, because it is static" if decl.static else f"{tables.horizon} or 1"
-        raise DataError(
-            f"a table of shape {tuple(table.shape)}; expected "
-            f"({', '.join([traces, *map(str, sizes), times])}), with axes "
-            f"({', '.join(['trace', *decl.sorts, 'time'])})"
-        )
-
-
-def _check_degrees(table: object) -> None:
-    if not isinstance(table, Tensor | SparseTable):
-        raise DataError(f"a {type(table).__name__}; expected a tensor or a table of facts")
-    degrees = table if isinstance(table, Tensor) else table.value
-    if degrees.dtype != torch.bool and not bool(((degrees >= 0) & (degrees <= 1)).all()):
-        raise DataError("degrees must be from 0 to 1, but some of these are not")
 
 
 def _graded(semantics: Semantics) -> Semantics:

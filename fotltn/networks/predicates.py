@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +16,7 @@ from fotltn.networks.sequences import takes_presence
 from fotltn.semantics.config import Semantics
 from fotltn.semantics.sparse import SparseTable
 from fotltn.semantics.tables import Tables
+from fotltn.syntax.theory import FunctionDecl, PredicateDecl
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "elu": nn.ELU, "relu": nn.ReLU, "gelu": nn.GELU, "silu": nn.SiLU, "tanh": nn.Tanh,
@@ -67,6 +69,14 @@ class PresentCells:
     def spread(self, values: Tensor) -> Tensor:
         """Return the table, given a value for each cell."""
         return values.new_zeros(self.shape).index_put(self.index, values)
+
+    def of_rows(self, rows: range) -> PresentCells:
+        """Return the cells of which the first argument is one of some entities, as a table."""
+        entity = self.index[1]
+        inside = (entity >= rows.start) & (entity < rows.stop)
+        trace, entity, *others = (row[inside] for row in self.index)
+        shape = (self.shape[0], len(rows), *self.shape[2:])
+        return PresentCells((trace, entity - rows.start, *others), shape)
 
     def vectors(self, seen: Sequence[Tensor], *, static: bool) -> Tensor:
         """Return the concatenated inputs about the arguments of each cell."""
@@ -152,6 +162,24 @@ class Network(nn.Module):
                 f"{tuple(shape)}; expected one output, not {output.shape[-1]}"
             )
         return output
+
+
+class NetworkCall(NamedTuple):
+    """A network that computes tables of predicates, or of a function.
+
+    Args:
+        names: what it computes.
+        decl: the declaration of the first of these.
+        module: computes their tables from the inputs about each argument, at some cells.
+        over_time: it sees all cells at once.
+        function: it computes a function.
+    """
+
+    names: tuple[str, ...]
+    decl: PredicateDecl | FunctionDecl
+    module: Callable[..., Tensor | dict[str, Tensor]]
+    over_time: bool
+    function: bool = False
 
 
 class Softmax(nn.Module):

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from fotltn.format import count, share, size
+from fotltn.learn.binding_blocks import shares_bindings
 from fotltn.learn.blocks import BLOCKS, TraceBlocks, numbers_of_block, tree_parts
 from fotltn.learn.fit import fit
 from fotltn.learn.identity import Digests, leaves
@@ -30,7 +31,9 @@ from fotltn.networks.encoders import FeatureInputs
 from fotltn.networks.parts import part, parts
 from fotltn.plan.explain import duration
 from fotltn.project.build import Built
+from fotltn.semantics.tables import table_shape
 from fotltn.sharing import ranges
+from fotltn.syntax.theory import FunctionDecl, PredicateDecl
 
 _EXACT = 8  # bytes of a number that processes tell each other
 _FEW = 2  # blocks from disk that are timed
@@ -42,7 +45,7 @@ class ProcessPlan:
 
     Args:
         processes: how many there are.
-        blocks: of traces that it computes.
+        blocks: that it computes.
         share: of the time that one process alone takes.
         memory: bytes.
         sent: bytes that it tells the others.
@@ -72,6 +75,8 @@ class StepPlan:
         data: bytes in memory.
         weights: bytes of what is learned, with its slopes, the optimiser's state and the best.
         saved: bytes that a step keeps for the way back.
+        cells: of learned tables, if blocks are of bindings; their rows and slopes are sent.
+        width: bytes of a cell.
         seconds: of a step, if it was timed.
     """
 
@@ -87,7 +92,14 @@ class StepPlan:
     data: int
     weights: int
     saved: int
+    cells: int = 0
+    width: int = _EXACT
     seconds: float | None = None
+
+    @property
+    def by_bindings(self) -> bool:
+        """Whether blocks are of bindings, because there are fewer traces."""
+        return self.cells > 0
 
     def of(self, processes: int) -> ProcessPlan:
         """The process of several that takes most."""
@@ -102,10 +114,12 @@ class StepPlan:
             sum(numbers_of_block(self.axioms, traces[b], self.predicates) for b in blocks)
             for blocks in shares
         )
-        row = self.learned + self.tensors
+        if self.by_bindings:
+            values = 2 * most * (self.axioms * self.traces + self.predicates)
+        row = self.learned + self.tensors + self.cells
         sums = max(len(tree_parts(blocks)) for blocks in shares)
         tree = _EXACT * row * (math.ceil(math.log2(max(2, self.blocks))) + processes * sums)
-        sent = _EXACT * (values + row * sums)
+        sent = _EXACT * (values + row * sums) + self.width * self.cells * most // self.blocks
         return ProcessPlan(processes, most, most / self.blocks, memory + tree, sent)
 
     def table(self) -> list[ProcessPlan]:
@@ -133,9 +147,10 @@ class StepPlan:
             yield f"a step takes about {duration(self.seconds)} on this machine, in one process"
         yield ""
         if self.blocks == 1:
-            yield "processes: one; a single trace is not shared"
+            yield "processes: one; a step over a part of one trace is not shared"
             return
-        yield f"{self.blocks} blocks of traces, which processes share:"
+        what = "bindings" if self.by_bindings else "traces"
+        yield f"{self.blocks} blocks of {what}, which processes share:"
         yield "processes  blocks each  time of a step  memory of each  sent by each"
         for one in self.table():
             time = share(one.share)
@@ -168,11 +183,20 @@ def step_plan(built: Built, *, timed: bool = False) -> StepPlan:
     held = sum(p.nbytes for p in learned)
     copies = 2 + _state_numbers(task) + training.keep_best
     axioms = () if task.objective.axioms == "none" else task.axioms.names
+    blocks, cells = training.blocks or BLOCKS, 0
+    at_once = batches is None or (stream is not None and batch <= batches.size)
+    grounding = task.grounding
+    if at_once and shares_bindings(grounding, blocks):
+        declared: dict[str, PredicateDecl | FunctionDecl] = {}
+        declared |= {**grounding.signature.predicates, **grounding.signature.functions}
+        names = [*grounding.open, *(call.names[0] for call in grounding.calls if call.function)]
+        cells = sum(math.prod(table_shape(fixed, declared[name])) for name in names)
     made = StepPlan(
         traces, steps * (1 if stream is None else stream.count),
-        min(traces, training.blocks or BLOCKS), 0 if stream is None else stream.count,
+        blocks if cells else min(traces, blocks), 0 if stream is None else stream.count,
         len(axioms), len(task.labels.index), task.labels.total, numbers, len(learned),
-        _data_bytes(task), round(held * copies), _saved(task) * traces,
+        _data_bytes(task), round(held * copies), _saved(task) * traces, cells,
+        max((p.element_size() for p in learned), default=_EXACT),
     )  # fmt: skip
     return replace(made, seconds=_seconds(task) / steps) if timed else made
 

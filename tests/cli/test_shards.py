@@ -124,6 +124,20 @@ def test_shards_leave_the_same_model_whatever_their_number(tmp_path):
 
 
 @pytest.mark.slow
+def test_shards_of_one_trace_leave_the_same_model_whatever_their_number(tmp_path):
+    """There are 16 blocks of three pumps, so most blocks have nothing."""
+    folder = project(tmp_path / "p", runs=1)
+    models = []
+    for count in (1, 2, 3, 4):
+        status, out, err = run("fotltn", "train", folder, "--shards", count)
+        assert (status, "all epochs are done" in out, "nothing to do" in err) == (0, True, False), (
+            err
+        )
+        models.append(digest(folder / "model"))
+    assert models[0] == models[1] == models[2] == models[3]
+
+
+@pytest.mark.slow
 def test_torchrun_leaves_the_same_model(tmp_path):
     folder = project(tmp_path / "p")
     assert run("fotltn", "train", folder, "--shards", 1)[0] == 0
@@ -146,6 +160,9 @@ def test_an_error_is_said_once(tmp_path):
 @pytest.mark.slow
 def test_more_processes_than_traces_are_warned_of(tmp_path):
     folder = project(tmp_path / "p", runs=1)
+    toml = (folder / "project.toml").read_text("utf-8")
+    one_block = toml.replace("[machine]", "blocks = 1\n\n[machine]")
+    (folder / "project.toml").write_text(one_block, "utf-8")
     status, _, err = run("fotltn", "train", folder, "--shards", 2)
     assert status == 0
     assert "warning: 2 processes share 1 trace, so that some had nothing to do" in err

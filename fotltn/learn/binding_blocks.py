@@ -1,0 +1,443 @@
+"""A step over few traces in blocks of bindings, which several processes share.
+
+A block has some rows of each learned table, of all traces: those of which the first argument is in
+a range of entities. And it has the part of each axiom of which the first variable is in such a
+range (`fotltn.bindings`), and some labelled facts. So a step goes by stages. Blocks compute rows of
+networks, all processes are told the rows, and each has the tables. Blocks compute rows of
+definitions from these, one definition after the other. Then blocks come to numbers of axioms and
+errors of facts, as blocks of traces do. The way back has the same stages in reverse: slopes by
+tables are added over all blocks, and each block takes those of its rows further.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+
+import torch
+from torch import Tensor
+
+from fotltn.bindings import BlockedFormulas, Ranged, ranged
+from fotltn.evaluation import Evaluator
+from fotltn.grounding.labels import Labels
+from fotltn.learn.blocks import SharedSlopes, TraceBlocks
+from fotltn.learn.objective import losses, prior_loss
+from fotltn.learn.row_exchange import BlockRows, RowExchange
+from fotltn.logic.parts import symbols
+from fotltn.networks.grounding import Grounding
+from fotltn.networks.parts import DataPart
+from fotltn.networks.predicates import NetworkCall
+from fotltn.networks.sequences import Encoded
+from fotltn.semantics.tables import Tables, arranged
+from fotltn.sharing import ranges
+
+
+@dataclass(slots=True, eq=False)
+class _Made:
+    """The tables of a step.
+
+    Args:
+        tables: all of them. Learned ones are leaves, from which no way leads back.
+        leaves: these leaves.
+        everywhere: tables that each process computes, with the way back.
+        stages: the rows of the blocks of this process: those of networks, then those of each
+            definition.
+    """
+
+    tables: Tables
+    leaves: dict[str, Tensor] = field(default_factory=dict)
+    everywhere: dict[str, Tensor] = field(default_factory=dict)
+    stages: list[dict[int, BlockRows]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Definition:
+    """A definition by rows of its first argument, or without these in the first block.
+
+    Args:
+        name: of the predicate.
+        formula: with the first argument in blocks; None if the first block has all of it.
+        evaluator: computes it.
+        inputs: the symbols that it depends on.
+    """
+
+    name: str
+    formula: Ranged | None
+    evaluator: Evaluator
+    inputs: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _BlockSums:
+    """What a block comes to.
+
+    Args:
+        numbers: of axioms, shape (axiom, trace).
+        counts: of their bindings, of the same shape.
+        errors: sums over labelled facts, by predicate.
+        stated: how many there are.
+    """
+
+    numbers: Tensor
+    counts: Tensor
+    errors: Tensor
+    stated: list[int]
+
+    def flat(self) -> Tensor:
+        """All numbers in a row."""
+        stated = torch.tensor(self.stated, dtype=torch.float64, device=self.errors.device)
+        parts = (self.numbers.detach(), self.counts, self.errors.detach(), stated)
+        return torch.cat([part.reshape(-1) for part in parts])
+
+
+class BindingBlocks(TraceBlocks):
+    """The way there and back in blocks: of bindings if there are fewer traces than blocks.
+
+    Args:
+        task: what is learned.
+        modules: all that is learned.
+        flips: the rate of flipped labels.
+        ranks: this process among others.
+        common: PyTorch's own generators, from which networks draw.
+    """
+
+    _exchange: RowExchange
+    _definitions: list[_Definition]
+
+    def forget(self) -> None:
+        """Drop what was derived from the data, because the data have changed."""
+        super().forget()
+        self._exchange, self._definitions = RowExchange(self.ranks, self._count), self._defined()
+
+    def forth_and_back(
+        self, labels: Labels, epoch: float, part: DataPart | None, total: int
+    ) -> tuple[list[float], Tensor | None] | None:
+        """The losses and the values of axioms, with gradients left in the weights."""
+        if not self._has_few_traces(part):
+            return super().forth_and_back(labels, epoch, part, total)
+        objective = self.task.objective
+        made = self._tables()
+        blocked = self._blocked(epoch) if self._names else []
+        sums = {
+            number: self._sums_of(number, made, labels, epoch, blocked) for number in self._mine
+        }
+        numbers, counts, errors, stated = self._all_sums(sums, labels, blocked)
+        numbers.requires_grad_()
+        errors.requires_grad_()
+        facts = self._facts_together(labels, errors, stated, epoch)
+        prior = prior_loss(objective, self.task.grounding.parameters(), total)
+        axioms = None
+        if blocked:
+            values = self._values(numbers, counts, made.tables, blocked)
+            axioms = self.task.axioms.together(objective, values, epoch)
+        step = losses(objective, facts, axioms, epoch, prior)
+        if not step.total.requires_grad:
+            return None
+        sources = [numbers, errors, *self.learned]
+        pulls = torch.autograd.grad(step.total, sources, allow_unused=True)
+        self._way_back(made, sums, pulls[:2], pulls[2:])
+        shown = values.detach() if blocked else None
+        if shown is not None and self._logs:
+            shown = shown.exp()
+        return step.stacked().tolist(), shown
+
+    @torch.no_grad()
+    def fact_loss(self, labels: Labels, epoch: float) -> Tensor:
+        """The loss of labelled facts alone."""
+        if not self._has_few_traces(None):
+            return super().fact_loss(labels, epoch)
+        made = self._tables()
+        sums = {number: self._sums_of(number, made, labels, epoch, []) for number in self._mine}
+        _, _, errors, stated = self._all_sums(sums, labels, [])
+        return self._facts_together(labels, errors, stated, epoch)
+
+    # --- blocks -----------------------------------------------------------------------------------
+
+    def _has_few_traces(self, part: DataPart | None) -> bool:
+        return part is None and shares_bindings(self.task.grounding, self._count)
+
+    @property
+    def _count(self) -> int:
+        return self.task.training.blocks or 1
+
+    @property
+    def _mine(self) -> range:
+        """The blocks of this process."""
+        return self.ranks.shares(self._count)[self.ranks.number]
+
+    def _rows(self, name: str, number: int) -> range:
+        """The rows of a table that a block has; one that has no rows is in the first block."""
+        if name in self._undivided:
+            return range(number == 0)
+        grounding = self.task.grounding
+        decl = grounding.signature.predicates.get(name) or grounding.signature.functions[name]
+        return ranges(grounding.fixed.sizes[decl.sorts[0]], self._count)[number]
+
+    @property
+    def _undivided(self) -> set[str]:
+        """The definitions that the first block has."""
+        return {one.name for one in self._definitions if one.formula is None}
+
+    # --- tables -----------------------------------------------------------------------------------
+
+    def _tables(self) -> _Made:
+        """Compute all tables, each process some rows."""
+        grounding = self.task.grounding
+        made = _Made(grounding.fixed)
+        seen = grounding.seen()
+        calls = {call: _by_rows(call, grounding) for call in grounding.calls}
+        with self.drawing() as draw, self.unchanging():
+            draw(self._count)
+            made.everywhere = grounding.free_tables()
+            for call in (call for call, by_rows in calls.items() if not by_rows):
+                made.everywhere |= grounding.outputs(call, seen)
+            everywhere = {n: (t, t.requires_grad) for n, t in made.everywhere.items()}
+            of_networks: dict[int, BlockRows] = {}
+            for number in self._mine:
+                draw(number)
+                of_networks[number] = {}
+                for call in (call for call, by_rows in calls.items() if by_rows):
+                    rows = self._rows(call.names[0], number)
+                    if len(rows):
+                        of_networks[number] |= grounding.outputs(call, seen, rows=rows)
+        made.stages.append(of_networks)
+        names = [name for call, by_rows in calls.items() if by_rows for name in call.names]
+        self._put(made, {**everywhere, **self._from_rows(names, of_networks)})
+        for one in self._definitions:
+            rows_by_block = {n: self._rows_of(one, n, made.tables) for n in self._mine}
+            made.stages.append(rows_by_block)
+            self._put(made, self._from_rows([one.name], rows_by_block))
+        return made
+
+    def _put(self, made: _Made, tables: Mapping[str, tuple[Tensor, bool]]) -> None:
+        """Add tables to those of a step, as leaves if they are learned."""
+        functions = self.task.grounding.signature.functions
+        leaves = {}
+        for name, (table, learned) in tables.items():
+            table = table.squeeze(1) if name in self._undivided else table
+            leaves[name] = table.detach().requires_grad_(learned)
+        made.leaves |= {n: t for n, t in leaves.items() if t.requires_grad}
+        made.tables = replace(
+            made.tables,
+            # Computed tables come first: they determine the precision of all tables.
+            predicates={
+                **{n: t for n, t in leaves.items() if n not in functions}, **made.tables.predicates
+            },
+            functions={
+                **made.tables.functions, **{n: t for n, t in leaves.items() if n in functions}
+            },
+        )  # fmt: skip
+
+    def _from_rows(
+        self, names: Sequence[str], mine: Mapping[int, BlockRows]
+    ) -> dict[str, tuple[Tensor, bool]]:
+        """Put tables together from the rows of all blocks; also, which are learned."""
+        sizes = {n: [len(self._rows(n, b)) for b in range(self._count)] for n in names}
+        tables = self._exchange(sizes, mine, self.task.grounding.fixed.lengths.device)
+        return {n: tables.get(n) or (self._without_entities(n), False) for n in names}
+
+    def _without_entities(self, name: str) -> Tensor:
+        """The table of a symbol about a sort that has no entities."""
+        grounding = self.task.grounding
+        decl = grounding.signature.predicates.get(name) or grounding.signature.functions[name]
+        like = next(grounding.parameters())
+        sizes = [grounding.fixed.sizes[sort] for sort in decl.sorts]
+        return like.new_zeros(1, *sizes, 1)
+
+    # --- definitions ------------------------------------------------------------------------------
+
+    def _defined(self) -> list[_Definition]:
+        grounding, made = self.task.grounding, list[_Definition]()
+        for name, checked in grounding.definitions.items():
+            if name in grounding.marginals:
+                continue
+            some = ranged(checked.formula, checked.free[0]) if checked.free else None
+            formula = checked.formula if some is None else some.formula
+            semantics = grounding.defined[name].semantics or grounding.semantics
+            at = 0 if grounding.signature.predicates[name].static else None
+            evaluator = Evaluator({name: formula}, semantics, at)
+            made.append(_Definition(name, some, evaluator, frozenset(symbols(checked.formula))))
+        return made
+
+    def _rows_of(self, one: _Definition, number: int, tables: Tables) -> BlockRows:
+        grounding = self.task.grounding
+        rows, free = self._rows(one.name, number), grounding.definitions[one.name].free
+        if not len(rows):
+            return {}
+        if one.formula is not None:
+            tables = one.formula.tables(tables, rows, grounding.fixed)
+            free = (one.formula.axis, *free[1:])
+        value = one.evaluator(tables, number)[one.name]
+        if one.evaluator.semantics.log_space:
+            value = value._replace(tensor=value.tensor.exp())
+        static = grounding.signature.predicates[one.name].static
+        table = arranged(value, free, tables, static=static)
+        return {one.name: table if one.formula is not None else table.unsqueeze(1)}
+
+    # --- what blocks come to ----------------------------------------------------------------------
+
+    def _blocked(self, epoch: float) -> list[BlockedFormulas]:
+        return self.task.axioms.blocked(self._count, self.task.grounding.fixed, epoch)
+
+    def _sums_of(
+        self,
+        number: int,
+        made: _Made,
+        labels: Labels,
+        epoch: float,
+        blocked: Sequence[BlockedFormulas],
+    ) -> _BlockSums:
+        rows = {n: ranges(len(t), self._count)[number] for n, t in labels.truth.items()}
+        some = replace(
+            labels,
+            index={n: i[:, rows[n].start : rows[n].stop] for n, i in labels.index.items()},
+            truth={n: t[rows[n].start : rows[n].stop] for n, t in labels.truth.items()},
+        )
+        errors, stated = self.errors(some, made.tables, epoch)
+        nothing = errors.new_zeros(0, made.tables.batch)
+        of_axioms = [one.of(number, made.tables) for one in blocked]
+        return _BlockSums(
+            torch.cat([nothing, *(numbers for numbers, _ in of_axioms)]),
+            torch.cat([nothing, *(counts for _, counts in of_axioms)]),
+            errors, stated,
+        )  # fmt: skip
+
+    def _all_sums(
+        self, sums: Mapping[int, _BlockSums], labels: Labels, blocked: Sequence[BlockedFormulas]
+    ) -> tuple[Tensor, Tensor, Tensor, list[int]]:
+        """Of axioms, numbers and counts of all blocks; of facts, errors and counts by predicate.
+
+        The former have shape (block, axiom, trace).
+        """
+        axioms, names = sum(len(one.formulas) for one in blocked), len(labels.index)
+        fixed = self.task.grounding.fixed
+        cells = axioms * fixed.batch
+        width = 2 * (cells + names)
+        nothing = torch.zeros(0, dtype=torch.float64, device=fixed.lengths.device)
+        flat = torch.cat([nothing, *(one.flat() for one in sums.values())])
+        lengths = [width * len(share) for share in self.ranks.shares(self._count)]
+        every = torch.cat(self.ranks.gathered(flat, lengths)).reshape(self._count, width)
+        numbers, counts, errors, stated = every.split([cells, cells, names, names], 1)
+        shape = (self._count, axioms, fixed.batch)
+        return (
+            numbers.reshape(shape).clone(), counts.reshape(shape), errors.sum(0),
+            [*map(int, stated.sum(0).tolist())],
+        )  # fmt: skip
+
+    def _values(
+        self, numbers: Tensor, counts: Tensor, tables: Tables, blocked: Sequence[BlockedFormulas]
+    ) -> Tensor:
+        """The values of axioms in the order of the theory, shape (axiom, trace)."""
+        sizes = [len(one.formulas) for one in blocked]
+        parts = zip(blocked, numbers.split(sizes, 1), counts.split(sizes, 1), strict=True)
+        rows = chain(*(one.together(of_one, counted, tables) for one, of_one, counted in parts))
+        by_name = dict(zip(chain(*(one.formulas for one in blocked)), rows, strict=True))
+        values = torch.stack([by_name[name] for name in self._names])
+        return values.exp() if self.task.axioms.semantics.log_space and not self._logs else values
+
+    # --- and back ---------------------------------------------------------------------------------
+
+    def _way_back(
+        self,
+        made: _Made,
+        sums: Mapping[int, _BlockSums],
+        pulls: Sequence[Tensor | None],
+        direct: Sequence[Tensor | None],
+    ) -> None:
+        """Leave gradients in the weights.
+
+        Args:
+            made: the tables.
+            sums: what the blocks of this process came to.
+            pulls: the slopes of the loss by numbers of axioms and by errors of facts, of all.
+            direct: its slopes by weights that no block has part in.
+        """
+        of_networks = {id(weight) for weight in self.task.grounding.parameters()}
+        others = [weight for weight in self.learned if id(weight) not in of_networks]
+        slopes = self._slopes([*made.leaves.values(), *others])
+        for number, of_block in sums.items():
+            pull = None if pulls[0] is None else pulls[0][number]
+            slopes.add(number, [(of_block.numbers, pull), (of_block.errors, pulls[1])])
+        every = slopes.total()
+        by_leaf = dict(zip(made.leaves, every, strict=False))
+        by_weight = {id(w): slope for w, slope in zip(others, every[len(by_leaf) :], strict=True)}
+        of_networks_rows, *of_definitions = made.stages
+        for one, rows in reversed([*zip(self._definitions, of_definitions, strict=True)]):
+            inputs = {n: leaf for n, leaf in made.leaves.items() if n in one.inputs}
+            if by_leaf.get(one.name) is not None and inputs:
+                further = self._further(rows, by_leaf, [*inputs.values()])
+                for name, slope in zip(inputs, further, strict=True):
+                    by_leaf[name] = _plus(by_leaf[name], slope)
+        self.leave(
+            self._further(of_networks_rows, by_leaf, self.learned),
+            self._of_everywhere(made, by_leaf),
+            [by_weight.get(id(weight)) for weight in self.learned],
+            direct,
+        )
+
+    def _slopes(self, wanted: Sequence[Tensor]) -> SharedSlopes:
+        return SharedSlopes(wanted, self.ranks, self.ranks.shares(self._count))
+
+    def _further(
+        self,
+        rows: Mapping[int, BlockRows],
+        by_table: Mapping[str, Tensor | None],
+        wanted: Sequence[Tensor],
+    ) -> list[Tensor | None]:
+        """The slopes by what rows were computed from, given those by their tables."""
+        slopes = self._slopes(wanted)
+        for number, of_block in rows.items():
+            pairs = [
+                (some, self._of_rows(name, number, by_table)) for name, some in of_block.items()
+            ]
+            slopes.add(number, pairs, again=True)
+        return slopes.total()
+
+    def _of_rows(
+        self, name: str, number: int, by_table: Mapping[str, Tensor | None]
+    ) -> Tensor | None:
+        slope = by_table.get(name)
+        if slope is None:
+            return None
+        if name in self._undivided:
+            return slope.unsqueeze(1)
+        rows = self._rows(name, number)
+        return slope.narrow(1, rows.start, len(rows))
+
+    def _of_everywhere(
+        self, made: _Made, by_leaf: Mapping[str, Tensor | None]
+    ) -> Sequence[Tensor | None]:
+        """The slopes by weights of the tables that each process computes."""
+        pairs = [
+            (table, slope.to(table.dtype))
+            for name, table in made.everywhere.items()
+            if (slope := by_leaf.get(name)) is not None and table.requires_grad
+        ]
+        if not pairs:
+            return [None] * len(self.learned)
+        outputs, pulls = zip(*pairs, strict=True)
+        return torch.autograd.grad(outputs, self.learned, pulls, allow_unused=True)
+
+
+def shares_bindings(grounding: Grounding, blocks: int) -> bool:
+    """Whether blocks of a step over all data are of bindings, because there are fewer traces.
+
+    If each process would have to compute a network as a whole, two traces suffice to share these.
+    """
+    traces = grounding.fixed.batch
+    if not 1 < traces < blocks:
+        return traces < blocks
+    return all(_by_rows(call, grounding) for call in grounding.calls)
+
+
+def _plus(first: Tensor | None, second: Tensor | None) -> Tensor | None:
+    if first is None or second is None:
+        return second if first is None else first
+    return first + second
+
+
+def _by_rows(call: NetworkCall, grounding: Grounding) -> bool:
+    """Whether a network computes each row by itself, from inputs that need no other rows."""
+    inputs = [grounding.inputs_by_sort[sort] for sort in call.decl.sorts]
+    return not call.over_time and not any(isinstance(one, Encoded) for one in inputs)
