@@ -23,7 +23,7 @@ def built(folder, toml=AT_ONCE) -> Built:
     return build(read_config(many_traces(folder, toml=toml)))
 
 
-def sent(ranks: Ranks, folder) -> list[int]:  # noqa: ARG001
+def sent(ranks: Ranks, folder, blocks=7) -> list[int]:  # noqa: ARG001
     """The bytes that this process tells the others by tensors, in each step."""
     task = build(read_config(folder)).task
     steps, tell = [0], dist.all_gather
@@ -33,7 +33,7 @@ def sent(ranks: Ranks, folder) -> list[int]:  # noqa: ARG001
         return tell(rows, numbers)
 
     dist.all_gather = counted  # type: ignore[assignment]
-    task = replace(task, training=replace(task.training, blocks=7, epochs=3, patience=None))
+    task = replace(task, training=replace(task.training, blocks=blocks, epochs=3, patience=None))
     fit(task, on_epoch=lambda _: steps.append(0))
     return steps[:-1]
 
@@ -48,6 +48,19 @@ def test_as_many_bytes_are_sent(tmp_path, processes):
     assert together(processes, tmp_path / "meet", sent, tmp_path / "p") == [[expected] * 3] * (
         processes
     )
+
+
+def test_about_as_many_bytes_are_sent_by_blocks_of_bindings(tmp_path):
+    """But for flags of one number each."""
+    made = built(tmp_path / "p", AT_ONCE)
+    training = replace(made.task.training, blocks=20)
+    plan = step_plan(replace(made, task=replace(made.task, training=training)))
+    cells = made.task.grounding().predicate("Failed").numel()
+    assert (plan.blocks, plan.traces, plan.cells) == (20, 8, cells)
+    assert "20 blocks of bindings, which processes share:" in [*plan.explain()]
+    expected = plan.of(2).sent
+    for steps in together(2, tmp_path / "meet", sent, tmp_path / "p", 20):
+        assert steps == pytest.approx([expected] * 3, abs=32)
 
 
 @pytest.mark.parametrize(
