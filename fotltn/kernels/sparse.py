@@ -149,7 +149,7 @@ class _Product(torch.autograd.Function):
     @staticmethod
     def forward(value: Tensor, key: Tensor, size: int, by: Callable[[], Halvings]) -> Tensor:  # noqa: ARG004
         ones = torch.ones(size, dtype=value.dtype, device=value.device)
-        return ones.scatter_reduce_(0, key, value, "prod")
+        return ones.scatter_reduce(0, key, value, "prod")
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -165,7 +165,7 @@ class _Product(torch.autograd.Function):
             return to_value, None, None, None
         tiny = torch.finfo(value.dtype).tiny ** 0.5
         if value.is_cpu and value.numel() and value.amin() >= tiny:
-            return (grads[0] * out).index_select(0, key).div_(value), None, None, None
+            return (grads[0] * out).index_select(0, key) / value, None, None, None
         small = value.abs() < tiny
         divisor = torch.where(small, 1, value)
         rest = torch.ones_like(out).scatter_reduce_(0, key, divisor, "prod")

@@ -102,7 +102,7 @@ class _SuffixProduct(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Tensor:
         (grad,), (u, out) = grads, ctx.saved_tensors
-        if torch.is_grad_enabled() or (not u.is_cuda and bool((u == 0).any())):
+        if torch.is_grad_enabled() or (not u.is_cuda and _has_zero(u)):
             with torch.enable_grad():
                 inner = u if u.requires_grad else u.detach().requires_grad_()
                 value = running_product(inner.flip(-1)).flip(-1)
@@ -113,6 +113,10 @@ class _SuffixProduct(torch.autograd.Function):
         else:
             slope = (grad * out).cumsum(-1) / u
         return slope
+
+
+def _has_zero(u: Tensor) -> bool:
+    return u.numel() > 0 and bool(u.abs().amin() == 0)
 
 
 def slope_without_asking(u: Tensor, grad: Tensor) -> Tensor:

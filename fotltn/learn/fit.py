@@ -201,7 +201,6 @@ class _Fit:
 
     def _epoch(self, number: int, pause: Callable[[], bool]) -> Epoch | None:
         task, rows, seen = self.task, self.rows, self.seen
-        self.modules.train()
         best: bool | None = None
         for step in self.steps.of_epoch():
             if step is None:
@@ -259,6 +258,7 @@ class _Fit:
                 return self.recorded()
             except OtherwiseError:  # steps differ from now on, and may be recorded again
                 self.recorded, self.alike = None, 0
+        self.modules.train()
         if self.blocks is not None:
             return self.blocks.forth_and_back(step.labels, number - 1, part, self.steps.total)
         self.optimiser.zero_grad(set_to_none=True)
