@@ -30,6 +30,7 @@ from fotltn.semantics.tables import Tables
 from fotltn.syntax import formula as f
 from fotltn.syntax import theory as th
 from fotltn.syntax.operators import STRICT, Temporal
+from fotltn.tree import Node, transform
 from tests.helpers import numbered
 
 DECLARATIONS: tuple[th.Declaration, ...] = (
@@ -84,19 +85,33 @@ class Case:
     inputs: tuple[Tensor, ...]
 
 
-def random_case(seed: int) -> Case:
-    """The case of a seed."""
+def random_case(seed: int, *, presence: bool = False) -> Case:
+    """The case of a seed; with presence, quantifiers count who is there at a point in time."""
     rng = random.Random(seed)
     torch.default_generator.manual_seed(seed)
     free = [f.Binder("x", "s")] if rng.random() < 0.3 else []
     formula = _formula(rng, rng.randint(1, 9), list(free))
     if free:
         formula = f.And(formula, f.Atom("A", (f.Var("x"),)))
+    if presence:
+        formula = transform(formula, _who_is_there)
     semantics = rng.choice(SEMANTICS)
     model, inputs = random_model(rng, ties=smooth(semantics))
     at = rng.choice([0, 0, 0, None, min(1, model.horizon - 1)])
     checked = check_formula(formula, SIGNATURE)
     return Case(str(formula), checked, model, semantics, at, inputs)
+
+
+def _who_is_there(node: Node) -> Node:
+    """Guard a quantifier by a fact about each entity at each point, as presence predicates do."""
+    if not isinstance(node, f.Forall | f.Exists):
+        return node
+    guard = node.guard
+    for binder in node.binders:
+        if isinstance(binder, f.Binder) and binder.sort == "s":
+            there = f.Atom("E", (f.Var(binder.name), f.Var(binder.name)))
+            guard = there if guard is None else f.And(there, guard)
+    return replace(node, guard=guard)
 
 
 def smooth(semantics: Semantics) -> bool:

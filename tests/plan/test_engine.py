@@ -1,4 +1,4 @@
-"""The engine against the reference: values and gradients, on random theories and data."""
+"""The engine against the reference: values and derivatives, on random theories and data."""
 
 import contextlib
 import gc
@@ -44,19 +44,28 @@ def engine_value(case, **options):
     return found, prepared.plan
 
 
-def gradients(value, case):
-    inputs = [i for i in case.inputs if i.requires_grad]
-    weights = torch.linspace(0.5, 1.5, value.numel()).reshape(value.shape)
-    total = (torch.where(value.isnan(), 0.0, value) * weights).sum()
+def slopes(total, inputs, *, again):
     if not total.requires_grad:
         return [torch.zeros_like(i) for i in inputs]
-    found = torch.autograd.grad(total, inputs, allow_unused=True)
+    found = torch.autograd.grad(total, inputs, allow_unused=True, create_graph=again)
     return [torch.zeros_like(i) if g is None else g for g, i in zip(found, inputs, strict=True)]
 
 
-def compare(seed, **options):
+def gradients(value, case):
+    """The gradients, and their derivatives along a direction of no two equal components."""
+    inputs = [i for i in case.inputs if i.requires_grad]
+    weights = torch.linspace(0.5, 1.5, value.numel()).reshape(value.shape)
+    total = (torch.where(value.isnan(), 0.0, value) * weights).sum()
+    first = slopes(total, inputs, again=True)
+    ways = [torch.linspace(-1.1, 0.7, g.numel()).reshape(g.shape) for g in first]
+    along = [(g * way).sum() for g, way in zip(first, ways, strict=True)]
+    second = slopes(torch.stack([*along, torch.zeros(())]).sum(), inputs, again=False)
+    return [g.detach() for g in first], second
+
+
+def compare(seed, *, presence=False, **options):
     """The routes that were taken, or None if the reference refuses the case."""
-    case = random_case(seed)
+    case = random_case(seed, presence=presence)
     try:
         expected = reference_value(case)
     except FotError:
@@ -66,9 +75,13 @@ def compare(seed, **options):
     torch.testing.assert_close(
         found, expected, rtol=1e-9, atol=1e-9, equal_nan=True, msg=lambda m: f"{told}\n{m}"
     )
-    for mine, theirs in zip(gradients(found, case), gradients(expected, case), strict=True):
-        assert mine.isfinite().all(), told
-        torch.testing.assert_close(mine, theirs, rtol=1e-9, atol=1e-9, msg=lambda m: f"{told}\n{m}")
+    derivatives = zip(gradients(found, case), gradients(expected, case), (1e-9, 1e-6), strict=True)
+    for ours, wanted, close in derivatives:
+        for mine, theirs in zip(ours, wanted, strict=True):
+            assert mine.isfinite().all(), told
+            torch.testing.assert_close(
+                mine, theirs, rtol=close, atol=close, msg=lambda m: f"{told}\n{m}"
+            )
     return {step.route for step in plan.steps}
 
 
@@ -85,7 +98,7 @@ def everything_is_freed():
     assert results() == before
 
 
-def test_values_and_gradients_are_those_of_the_reference():
+def test_values_and_derivatives_are_those_of_the_reference():
     with everything_is_freed():
         found = [compare(seed) for seed in range(COUNT)]
     compared = [routes for routes in found if routes is not None]
@@ -97,8 +110,13 @@ def test_values_and_gradients_are_those_of_the_reference():
 @pytest.mark.slow
 @pytest.mark.parametrize("start", range(20_000, 31_000, 1000))
 def test_many_more_cases(start):
-    found = [compare(seed) for seed in range(start, start + 1000)]
+    found = [compare(seed, presence=seed % 2 == 1) for seed in range(start, start + 1000)]
     assert sum(routes is not None for routes in found) > 960
+
+
+def test_entities_that_come_and_go():
+    found = [compare(seed, presence=True) for seed in range(COUNT, COUNT + 100)]
+    assert sum(routes is not None for routes in found) > 90
 
 
 def test_chunks_under_a_small_budget_give_the_same():
