@@ -1,7 +1,8 @@
 """Compare until at every time point with stlcgpp.
 
-    python -m benchmarks.until [--json FILE]
+    python -m benchmarks.until [--alone] [--json FILE]
 
+With `--alone` the peer is left out.
 The operators differ (p-means here, minimum and maximum there); only the growth of the cost matters.
 """
 
@@ -40,6 +41,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json")
     parser.add_argument("--traces", type=int, default=1000)
+    parser.add_argument("--alone", action="store_true")
     args = parser.parse_args()
     torch.manual_seed(0)
     # The large case comes first, because the peer's memory would hide its own.
@@ -57,7 +59,7 @@ def main() -> None:
         "MB": grown / 1e6,
     }  # fmt: skip
     rows = []
-    for horizon in (100, 300):
+    for horizon in () if args.alone else (100, 300):
         left, right = torch.rand(2, 1, horizon)
         run, other = (lambda a=left, b=right: ours(a, b)), peer(horizon)
         mine, theirs = seconds(run), seconds(other, repeat=3)  # type: ignore[arg-type]

@@ -1,9 +1,11 @@
 """Run a benchmark here and in another checkout, alternating, and report the ratios.
 
-    python -m benchmarks.versions CHECKOUT [axioms | until] [--rounds 3] [--json FILE]
+    python -m benchmarks.versions CHECKOUT axioms [--rounds 3] [--json FILE]
+    python -m benchmarks.versions CHECKOUT until [--traces 32] [--rounds 3] [--json FILE]
 
-Each round is a separate process, which runs that checkout's package and benchmark. The lowest time
-and memory of all rounds count, because anything above them comes from other work on the machine.
+Each round is a separate process, which runs that checkout's package and benchmark; of until, this
+checkout's benchmark, without the peer and with fewer traces. The lowest time and memory of all
+rounds count, because anything above them comes from other work on the machine.
 """
 
 from __future__ import annotations
@@ -23,12 +25,16 @@ HERE = Path(__file__).resolve().parents[1]
 COLUMNS = {"ms": ("ms", "fotltn, ms"), "MB": ("MB",)}
 
 
-def rows(checkout: Path, benchmark: str) -> dict[str, dict[str, float]]:
+def rows(checkout: Path, benchmark: str, traces: int) -> dict[str, dict[str, float]]:
     """Return the time and memory of our rows of a benchmark, by what they measure."""
+    call = ["-m", f"benchmarks.{benchmark}"]
+    if benchmark == "until":
+        script = str(HERE / "benchmarks" / "until.py")
+        call = ["-P", script, "--alone", "--traces", str(traces)]
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "rows.json"
         subprocess.run(
-            [sys.executable, "-m", f"benchmarks.{benchmark}", "--json", str(file)],
+            [sys.executable, *call, "--json", str(file)],
             cwd=checkout, env={**os.environ, "PYTHONPATH": str(checkout)},
             stdout=subprocess.DEVNULL, check=True,
         )  # fmt: skip
@@ -37,7 +43,7 @@ def rows(checkout: Path, benchmark: str) -> dict[str, dict[str, float]]:
     return {
         what: {kind: next(row[n] for n in names if n in row) for kind, names in COLUMNS.items()}
         for what, row in named.items()
-        if "fotltn" in what
+        if "fotltn" in what  # not a peer
     }
 
 
@@ -46,13 +52,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("checkout", type=Path)
     parser.add_argument("benchmark", nargs="?", default="axioms", choices=["axioms", "until"])
+    parser.add_argument("--traces", type=int, default=32)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json")
     args = parser.parse_args()
     least: list[dict[str, dict[str, float]]] = [{}, {}]
     for _ in range(args.rounds):
         for side, checkout in enumerate((args.checkout.resolve(), HERE)):
-            for what, numbers in rows(checkout, args.benchmark).items():
+            for what, numbers in rows(checkout, args.benchmark, args.traces).items():
                 known = least[side].setdefault(what, numbers)
                 least[side][what] = {k: min(known[k], v) for k, v in numbers.items()}
     table: list[dict[str, Any]] = []

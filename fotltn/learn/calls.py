@@ -55,8 +55,10 @@ class Call:
     @property
     def written(self) -> tuple[Tensor, ...]:
         """The inputs that the operation modifies."""
+        changed = _written_names(self.op)
+        if not changed:
+            return ()
         told = dict(self.kwargs)
-        changed = [a.name for a in self.op._schema.arguments if _is_written(a)]
         told |= {a.name: t for a, t in zip(self.op._schema.arguments, self.args, strict=False)}
         return tuple(tensors_in([told[name] for name in changed]))
 
@@ -185,6 +187,11 @@ def out_form(op: Any) -> Any:
         if len(rest) < len(other._schema.arguments) and rest == told:
             return None if torch.Tag.generated in other.tags else other
     return None
+
+
+@cache
+def _written_names(op: Any) -> tuple[str, ...]:
+    return tuple(a.name for a in op._schema.arguments if _is_written(a))
 
 
 def _is_written(argument: Any) -> bool:

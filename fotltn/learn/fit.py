@@ -171,6 +171,7 @@ class _Fit:
         self.moving: set[str] = set()  # buffers of networks that training changes
         self.progress = Progress()
         self.best: dict[str, Tensor] = {}
+        self.current: dict[str, Tensor] = {}  # the state, while no module runs
         self.generator = torch.Generator().manual_seed(training.seed)
         self.common = common_generators(weights[0].device)
         self.blocks: TraceBlocks | None = None
@@ -259,6 +260,7 @@ class _Fit:
             except OtherwiseError:  # steps differ from now on, and may be recorded again
                 self.recorded, self.alike = None, 0
         self.modules.train()
+        self.current = {}
         if self.blocks is not None:
             return self.blocks.forth_and_back(step.labels, number - 1, part, self.steps.total)
         self.optimiser.zero_grad(set_to_none=True)
@@ -355,11 +357,12 @@ class _Fit:
 
     def remember(self) -> None:
         """Copy the current weights as the best ones."""
-        state = self.modules.state_dict()
+        self.current = self.current or self.modules.state_dict()
         if self.best:
-            torch._foreach_copy_([*self.best.values()], [state[name] for name in self.best])
+            current = [self.current[name] for name in self.best]
+            torch._foreach_copy_([*self.best.values()], current)
         else:
-            self.best = {name: tensor.detach().clone() for name, tensor in state.items()}
+            self.best = {name: tensor.detach().clone() for name, tensor in self.current.items()}
 
     def end(self, warnings: tuple[str, ...]) -> FitResult:
         """Restore the best weights, if that is set."""
