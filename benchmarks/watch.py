@@ -2,11 +2,13 @@
 
     python -m benchmarks.watch [--json FILE] [--steps 20000] [--entities 100000] [--speed]
     python -m benchmarks.watch --day 1000000 [--kills 20]
+    python -m benchmarks.watch --project examples/flights [--kills 20]
     python -m benchmarks.watch --project examples/jaad --data FOLDER --presence InView
 
-The day runs in a process that is killed again and again, and resumes from its folder each time; all
-traces of a project run the same way, one after another. Their violations are compared with those of
-the offline evaluator on all steps. Times are CPU times.
+The day runs in a process that kills itself again and again, each time after a number of steps taken
+or of events written, which a seed draws. It resumes from its folder each time. All traces of a
+project run the same way, one after another. Their violations are compared with those of the
+offline evaluator on all steps, and fewer kills than asked for are an error. Times are CPU times.
 """
 
 from __future__ import annotations
@@ -14,16 +16,18 @@ from __future__ import annotations
 import argparse
 import json
 import marshal
+import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -57,6 +61,9 @@ axiom C: forall x. G(Car(x) & a(x) -> F[<=5] b(x))
 axiom D: forall x. G(b(x) -> O[<=9] a(x))
 """
 CHANGING = ("Run", "Stop", "Crossing", "OnSidewalk")
+MOMENTS = ("steps", "events")  # what is counted until a kill
+
+T = TypeVar("T")
 
 
 def header_of(scene: Scene) -> Header:
@@ -182,7 +189,7 @@ def day_steps(count: int, folder: Path | None = None) -> list[dict[str, Any]]:
     return steps
 
 
-def run_day(folder: Path, count: int) -> None:
+def run_day(folder: Path, count: int, kill: Kill) -> None:
     """Resume from a folder and run to the end."""
     steps = day_steps(count, folder)
     watch = Watch(carped_theory(), header=header_of(day(1)))
@@ -190,37 +197,73 @@ def run_day(folder: Path, count: int) -> None:
         journal.resume(watch)
         while watch.count < count:
             first = watch.count
-            journal.write(watch.steps(steps[first : first + 2000]))
+            run_steps(watch, journal, steps[first : first + 2000], kill)
             if watch.count % 10_000 == 0:
                 journal.save(watch, None)
-        journal.write(watch.finish("undecided"))
-        (folder / "done").touch()
+        journal.write(kill.count(watch.finish("undecided"), "events"))
+    (folder / "done").touch()
 
 
 def whole_day(count: int, kills: int) -> dict[str, Any]:
     """Kill the day again and again, and compare it with the offline evaluator."""
-    rng, killed = random.Random(3), 0
+    expected = offline(count)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         day_steps(count, folder)
-        call = [sys.executable, "-m", "benchmarks.watch", "--day", str(count), "--folder", name]
-        while not (folder / "done").exists():
-            process = subprocess.Popen(call)
-            snapshot = folder / "watch.json"
-            before = snapshot.stat().st_mtime if snapshot.exists() else 0
-            while process.poll() is None and killed < kills:
-                time.sleep(0.05)
-                now = snapshot.stat().st_mtime if snapshot.exists() else 0
-                if now > before:  # it has made progress
-                    time.sleep(rng.uniform(0, 1))
-                    process.kill()
-                    killed += 1
-                    break
-            process.wait()
+        killed = killed_runs(folder, {"steps": count, "events": expected.total()}, kills)
         events = written(folder)
     told = Counter((e["axiom"], tuple(e["binding"].values()), e["time"]) for e in events)
-    compare(told, offline(count))
+    compare(told, expected)
     return {"what": f"a day of {count:,} steps", "killed": killed, "violations": told.total()}
+
+
+# --- kills ---------------------------------------------------------------------------------------
+
+
+class Kill:
+    """Kills this process after a number of steps, or of events."""
+
+    def __init__(self, moment: str | None) -> None:
+        """Read what is counted and how far, such as `events:12`; None for never."""
+        self.what, _, number = (moment or ":0").partition(":")
+        self.left = int(number)
+
+    def count(self, things: Iterable[T], what: str) -> Iterator[T]:
+        """Yield things, and count them."""
+        for thing in things:
+            if what == self.what:
+                self.left -= 1
+                if not self.left:
+                    os.kill(os.getpid(), signal.SIGKILL)
+            yield thing
+
+
+def run_steps(watch: Watch, journal: Journal, steps: list[dict[str, Any]], kill: Kill) -> None:
+    """Take steps, and write what comes of them."""
+    events = watch.steps(kill.count(steps, "steps"))
+    journal.write(kill.count(events, "events"))
+
+
+def killed_runs(folder: Path, sizes: Mapping[str, int], kills: int) -> int:
+    """Run until all is done; return how often the run was killed.
+
+    Args:
+        folder: what the runs resume from; the last one leaves a file `done` there.
+        sizes: how many steps and events there are in all.
+        kills: how many there are to be.
+    """
+    rng, killed = random.Random(3), 0
+    call = [sys.executable, *sys.orig_argv[1:], "--folder", str(folder)]
+    while not (folder / "done").exists():
+        moment = []
+        if killed < kills:
+            what = MOMENTS[killed % len(MOMENTS)]
+            moment = ["--kill-at", f"{what}:{rng.randint(1, max(1, sizes[what] // kills))}"]
+        status = subprocess.run([*call, *moment], check=False).returncode
+        assert status in (0, -signal.SIGKILL), f"the watch ended with status {status}"
+        killed += status != 0
+    assert killed == kills, f"the watch was killed {killed} times, not {kills}"
+    return killed
 
 
 def written(folder: Path) -> list[dict[str, Any]]:
@@ -274,7 +317,9 @@ def project_tables(project: Path, data: Path | None) -> tuple[CheckedTheory, Tab
     return world.theory, tables_of_facts(world.facts, world.theory.signature, dtype=torch.float64)
 
 
-def run_traces(folder: Path, project: Path, data: Path | None, presence: list[str]) -> None:
+def run_traces(
+    folder: Path, project: Path, data: Path | None, presence: list[str], kill: Kill
+) -> None:
     """Watch the unfinished traces to their ends, each from where it stopped."""
     theory, tables = project_tables(project, data)
     for trace in range(len(tables.lengths)):
@@ -286,48 +331,35 @@ def run_traces(folder: Path, project: Path, data: Path | None, presence: list[st
         with Journal(place) as journal:
             journal.resume(watch)
             while watch.count < len(steps):
-                first = watch.count
-                journal.write(watch.steps(steps[first : first + 7]))
+                run_steps(watch, journal, steps[watch.count : watch.count + 7], kill)
                 if watch.count % 21 == 0:
                     journal.save(watch, None)
-            journal.write(watch.finish("final"))
+            journal.write(kill.count(watch.finish("final"), "events"))
         (place / "done").touch()
+    (folder / "done").touch()
 
 
 def whole_project(project: Path, data: Path | None, kills: int) -> dict[str, Any]:
     """Kill the watch of a project's traces again and again, and compare it with offline."""
     theory, tables = project_tables(project, data)
-    traces, rng = len(tables.lengths), random.Random(5)
-    ends = sorted(rng.sample(range(traces), kills))
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        call = [sys.executable, *sys.orig_argv[1:], "--folder", name]
-        killed = 0
-        while len(list(folder.glob("*/done"))) < traces:
-            process = subprocess.Popen(call)
-            while process.poll() is None and ends:
-                time.sleep(0.005)
-                if len(list(folder.glob("*/done"))) > ends[0]:
-                    time.sleep(rng.uniform(0, 0.05))
-                    process.kill()
-                    del ends[0]
-                    killed += 1
-                    break
-            assert process.wait() <= 0, "the watch ended with an error"
-        told = Counter(
-            (trace, e["axiom"], tuple(e["binding"].values()), e["time"])
-            for trace in range(traces)
-            for e in written(folder / str(trace))
-        )
+    traces, steps = len(tables.lengths), int(tables.lengths.sum())
     expected: Counter[tuple[Any, ...]] = Counter()
     for axiom in theory.axioms:
         for cell in View(tables, CRISP, 0.5, end="final").cells(axiom).worst(10**9):
             if cell.violated:
                 binding = tuple(cell.binding.values())
                 expected[int(cell.trace), axiom.name, binding, cell.time or 0] += 1
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        killed = killed_runs(folder, {"steps": steps, "events": expected.total()}, kills)
+        told = Counter(
+            (trace, e["axiom"], tuple(e["binding"].values()), e["time"])
+            for trace in range(traces)
+            for e in written(folder / str(trace))
+        )
     compare(told, expected)
     return {
-        "what": f"{project.name}: {traces} traces, {int(tables.lengths.sum()):,} steps",
+        "what": f"{project.name}: {traces} traces, {steps:,} steps",
         "killed": killed,
         "violations": told.total(),
     }
@@ -344,15 +376,17 @@ def main() -> None:
     parser.add_argument("--project", type=Path)
     parser.add_argument("--data", type=Path)
     parser.add_argument("--presence", action="append", default=[])
-    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--folder", type=Path, help="resume from there, and run to the end")
+    parser.add_argument("--kill-at", help="with --folder: when to die, as events:12 or steps:7")
     parser.add_argument("--speed", action="store_true", help="measure only steps per second")
     parser.add_argument("--json")
     options = parser.parse_args()
     if options.folder is not None and options.project is not None:
-        run_traces(options.folder, options.project, options.data, options.presence)
+        kill = Kill(options.kill_at)
+        run_traces(options.folder, options.project, options.data, options.presence, kill)
         return
     if options.folder is not None:
-        run_day(options.folder, options.day)
+        run_day(options.folder, options.day, Kill(options.kill_at))
         return
     if options.project is not None:
         rows = [whole_project(options.project, options.data, options.kills)]
