@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fotltn.cli.options import Exponent, Horizon, TheoryFile
-from fotltn.cli.output import INTERRUPTED, emit_json, warn
+from fotltn.cli.output import INTERRUPTED, raw, warn
 from fotltn.cli.tables import add, binding_text, grid, say, show
 from fotltn.errors import DataError
 from fotltn.format import NONE, degree
@@ -89,11 +90,12 @@ def monitor(
         watched = Monitor(
             checked, header=header, horizon=horizon, semantics=meaning, threshold=threshold,
             values="none" if crisp_only else "all" if history else "constant",
+            values_every=every or (1 if as_json else None),
         )  # fmt: skip
         if not as_json:
             warn(checked.warnings)
         _say_what_grows(watched, history)
-        printer = _Printer(watched, every, as_json)
+        printer = _Printer(watched, as_json)
         interrupted = False
         try:
             for batch in itertools.chain([lines if header is None else lines[1:]], batches):
@@ -160,27 +162,23 @@ def _say_what_grows(monitor: Monitor, history: bool) -> None:
 class _Printer:
     """Runs steps, and prints what is asked for."""
 
-    def __init__(self, monitor: Monitor, every: int | None, as_json: bool) -> None:
+    def __init__(self, monitor: Monitor, as_json: bool) -> None:
         self.monitor, self.as_json = monitor, as_json
-        self.every = every or (1 if as_json else None)
         self.told: dict[str, str] = {}
+        self.shown: tuple[State, ...] = ()
+        self.texts: list[str] = []
 
     def run(self, steps: list[InputLine]) -> None:
-        """Go on, and stop where states are to be printed with their values.
+        """Go on, and print states that come with their values.
 
         Raises:
             DataError: a line is no step of the theory; those before it are done.
         """
-        while steps:
-            room = len(steps)
-            if self.every is not None:
-                room = self.every - self.monitor.count % self.every
-            for states in self.monitor.steps(steps[:room]):
-                if not self.as_json:
-                    self._changes(states)
-            steps = steps[room:]
-            if self.every is not None and self.monitor.count % self.every == 0:
-                self._states(states)
+        for states in self.monitor.steps(steps):
+            if not self.as_json:
+                self._changes(states)
+            if states.values is not None:
+                self._states(states, states.values)
         sys.stdout.flush()
 
     def _changes(self, states: States) -> None:
@@ -190,8 +188,7 @@ class _Printer:
                 where = ", ".join(binding_text(dict(state.binding)))
                 say(f"step {states.step}: {state.axiom} {state.verdict}{': ' * bool(where)}{where}")
 
-    def _states(self, states: States) -> None:
-        values = self.monitor.values()
+    def _states(self, states: States, values: Mapping[str, ValueBounds]) -> None:
         if self.as_json:
             self._json({"step": states.step}, states, values)
             return
@@ -225,20 +222,29 @@ class _Printer:
         show(table)
 
     def _json(
-        self, head: dict[str, object], states: States, values: dict[str, ValueBounds]
+        self, head: dict[str, object], states: States, values: Mapping[str, ValueBounds]
     ) -> None:
-        shown = [{**s.as_dict(), **_value(s, values)} for s in states]
-        emit_json({**head, "axioms": shown}, indent=None)
+        """Print an object; most steps change values alone, so states keep their text."""
+        if states.states is not self.shown:
+            self.shown = states.states
+            self.texts = [json.dumps(s.as_dict(), ensure_ascii=False)[:-1] for s in states]
+        axioms = [
+            f"{text}{_value_text(values.get(state.axiom))}}}"
+            for text, state in zip(self.texts, states, strict=True)
+        ]
+        begun = json.dumps(head)[:-1]
+        print(f'{begun}, "axioms": [{", ".join(axioms)}]}}', file=raw(sys.stdout))
+
+
+def _value_text(value: ValueBounds | None) -> str:
+    """The keys of a value, as JSON."""
+    if value is None:
+        return ""
+    now = "null" if value.now is None else repr(value.now)
+    return f', "value": {now}, "low": {value.low!r}, "high": {value.high!r}'
 
 
 def _numbers(value: ValueBounds | None) -> list[str]:
     if value is None:
         return [NONE] * 3
     return [degree(value.now), degree(value.low), degree(value.high)]
-
-
-def _value(state: State, values: dict[str, ValueBounds]) -> dict[str, object]:
-    value = values.get(state.axiom)
-    if value is None:
-        return {}
-    return {"value": value.now, "low": value.low, "high": value.high}

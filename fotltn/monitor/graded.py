@@ -7,9 +7,10 @@ totals as soon as no later point can change them.
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from torch import Tensor
@@ -19,13 +20,16 @@ from fotltn.logic.signature import Signature
 from fotltn.monitor.domain import Array, Axes, Domain, Stranger
 from fotltn.monitor.numbering import Numbering
 from fotltn.monitor.series import GrowingError, Series, Streams
-from fotltn.monitor.totals import Total, aggregator
+from fotltn.monitor.totals import Total, aggregator, joined
 from fotltn.monitor.window import RecentPoints
 from fotltn.semantics import crisp
 from fotltn.semantics.config import PMean, Semantics
 from fotltn.semantics.operators import operators
 from fotltn.semantics.tables import Value, align
 from fotltn.tree import children
+
+#: The last point of what looks at all that come.
+ENDLESS = 1 << 62
 
 
 @dataclass(slots=True)
@@ -58,7 +62,7 @@ class Piece:
         """The last point that F, G, U or R at the anchor looks at, however long the trace."""
         assert isinstance(self.node, c.Aggregate | c.Until)
         high = self.node.window.high
-        return self.anchor + high if high is not None else 1 << 62
+        return self.anchor + high if high is not None else ENDLESS
 
 
 class Graded:
@@ -74,6 +78,7 @@ class Graded:
         self.streams = Streams(signature, semantics, lambda sort: domain.strangers(sort) > 0)
         self.pieces: list[Piece] = []
         self.roots: dict[str, int] = {}
+        self.steady = False
 
     def add(self, name: str, formula: c.Formula) -> None:
         """Follow an axiom, too.
@@ -140,28 +145,70 @@ class Graded:
 
     # --- points -------------------------------------------------------------------------------
 
-    def run(self, added: int, tables: Mapping[str, Array], functions: Mapping[str, Array]) -> None:
-        """Take in points: tables with axes (step, arguments …)."""
+    def run(
+        self,
+        added: int,
+        tables: Mapping[str, Array],
+        functions: Mapping[str, Array],
+        ends: Sequence[int] = (),
+    ) -> Graded:
+        """Take in points: tables with axes (step, arguments …).
+
+        Returns these axioms as they were when there were so many points, one row for each of some
+        ends. They have to be steady before; then the last points are the same to all of them.
+        """
         self.recent.push(added, tables, functions)
         known: dict[c.Formula, Value] = {}
-        for piece in self.pieces:
-            self._settle(piece, known)
+        pieces = [self._settle(piece, known, ends) for piece in self.pieces]
+        rows = copy.copy(self)
+        if ends:
+            rows.pieces, rows.recent = pieces, self.recent.before_each(ends, self._unsettled())
         self.recent.trim()
+        self.steady = self.steady or self._is_steady()
+        return rows
 
-    def _settle(self, piece: Piece, known: dict[c.Formula, Value]) -> None:
-        """Take in what no later point can change."""
+    def _unsettled(self) -> int:
+        """How many points tell the degrees at all points that are not settled, once steady."""
+        ahead = [s.reach for p in self.pieces for s in p.series if s.reach.ahead]
+        return max((r.back + r.ahead for r in ahead), default=1)
+
+    def _is_steady(self) -> bool:
+        """Whether all that is read at single points is settled, and all windows are full."""
+        recent = self.recent
+        return recent.length >= recent.need - 1 and all(map(self._is_settled, self.pieces))
+
+    def _is_settled(self, piece: Piece) -> bool:
+        match piece.node:
+            case c.Aggregate() | c.Until():
+                return bool(piece.totals) and (piece.done > piece.last or piece.last == ENDLESS)
+            case c.Shift(_, steps):
+                return piece.anchor + steps < self.recent.count
+            case _:
+                return not piece.series or piece.value is not None
+
+    def _settle(
+        self, piece: Piece, known: dict[c.Formula, Value], ends: Sequence[int] = ()
+    ) -> Piece:
+        """Take in what no later point can change; the piece as it was at some ends."""
+        ahead = max((s.reach.ahead for s in piece.series), default=0)
         # Points before this are settled.
-        stop = self.recent.count - max((s.reach.ahead for s in piece.series), default=0)
+        stop = self.recent.count - ahead
         if isinstance(piece.node, c.Aggregate | c.Until):
             stop = min(stop, piece.last + 1)
             if piece.done < stop:
                 axes, values = align([self.value(s, known) for s in piece.series])
                 if not piece.totals:
                     piece.axes, piece.totals = axes, self.empty(piece, axes)
-                piece.totals = self.added(piece, piece.totals, values, stop)
+                stops = [end - ahead for end in ends]
+                totals = self.added_by_each(piece, piece.totals, values, [*stops, stop])
+                rows = replace(piece, totals=tuple(t.rows(0, len(ends)) for t in totals))
+                piece.totals = tuple(t.rows(len(ends), None) for t in totals)
                 piece.done = stop
+                rows.done = stops[-1] if stops else stop
+                return rows
         elif piece.series and piece.value is None and piece.anchor < stop:
             piece.value = self.anchored(piece, known)
+        return piece
 
     def value(self, series: Series, known: dict[c.Formula, Value]) -> Value:
         """A series at every recent point, if the trace ends with them."""
@@ -215,6 +262,24 @@ class Graded:
                 witnesses = witnesses.plus(candidate.expand(shape))
             before = before.plus(a.expand(shape))
         return witnesses, before
+
+    def added_by_each(
+        self, piece: Piece, totals: tuple[Total, ...], values: list[Tensor], ends: Sequence[int]
+    ) -> tuple[Total, ...]:
+        """The same up to each of several ends, one row for each."""
+        if isinstance(piece.node, c.Aggregate):
+            (total,) = totals
+            (u,) = values
+            first, count = piece.done - self.recent.start, ends[-1] - piece.done
+            u = u[..., first : first + count].expand(*total.total.shape, count)
+            return (total.after_each(u, [end - piece.done for end in ends]),)
+        rows = []
+        done = piece.done
+        for end in ends:
+            totals = self.added(replace(piece, done=done), totals, values, end)
+            rows.append(totals)
+            done = end
+        return tuple(joined(column) for column in zip(*rows, strict=True))
 
     # --- entities -----------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from fotltn.logic import core as c
 from fotltn.monitor.domain import Axes
-from fotltn.monitor.graded import Graded, Piece
+from fotltn.monitor.graded import ENDLESS, Graded, Piece
 from fotltn.monitor.series import Series, extremes
 from fotltn.monitor.totals import Total, aggregator
 from fotltn.monitor.window import expanded
@@ -35,27 +35,32 @@ class Limits:
 
     def __init__(self, graded: Graded) -> None:
         """Nothing is known but the degrees so far."""
-        self.graded, self.recent, self.ops = graded, graded.recent, graded.ops
+        self.ops = graded.ops
+        self.follow(graded)
         self._futures: dict[c.Formula, Ends] = {}
         self._known: dict[c.Formula, Value] = {}
         self._ended = False
         self._horizon: int | None = None
 
+    def follow(self, graded: Graded) -> None:
+        """Read the degrees of these axioms."""
+        self.graded, self.recent = graded, graded.recent
+
     def forget(self) -> None:
         """Forget what depends on the number of entities."""
         self._futures = {}
 
-    def values(self) -> dict[str, float]:
-        """The degree of each axiom if the trace ended now."""
+    def values(self) -> dict[str, list[float]]:
+        """The degrees of each axiom if the trace ended now, one for each row."""
         self._ended, self._horizon = True, self.recent.count
         return {name: low for name, (low, _) in self._degrees().items()}
 
-    def bounds(self, horizon: int | None) -> dict[str, tuple[float, float]]:
-        """The lowest and highest degree of each axiom at the end of the trace."""
+    def bounds(self, horizon: int | None) -> dict[str, tuple[list[float], list[float]]]:
+        """The lowest and highest degrees of each axiom at the end of the trace."""
         self._ended, self._horizon = False, horizon
         return self._degrees()
 
-    def _degrees(self) -> dict[str, tuple[float, float]]:
+    def _degrees(self) -> dict[str, tuple[list[float], list[float]]]:
         self._known = {}
         ends: list[Ends] = []
         for piece in self.graded.pieces:
@@ -65,8 +70,9 @@ class Limits:
             for name, number in self.graded.roots.items()
         }
 
-    def _degree(self, value: Value) -> float:
-        return float(self.ops.leave(value.tensor).reshape(()))
+    def _degree(self, value: Value) -> list[float]:
+        degrees: list[float] = self.ops.leave(value.tensor).flatten().tolist()
+        return degrees if len(degrees) == self.recent.rows else degrees * self.recent.rows
 
     def _ends(self, piece: Piece, below: list[Ends]) -> Ends:
         node = piece.node
@@ -177,26 +183,54 @@ class Limits:
 
     def _over_time(self, piece: Piece, node: c.Aggregate | c.Until) -> Ends:
         """F, G, U or R: the totals with recent points, and with those to come."""
-        near = [self._near(s) for s in piece.series]
-        futures = [] if self._ended else [self._future(s) for s in piece.series]
-        axes, _ = align([value for ends in (*near, *futures) for value in ends])
-        axes = piece.axes if piece.totals else axes
-        totals = piece.totals or self.graded.empty(piece, axes)
+        if (limits := self._endless(piece, node)) is not None:
+            return limits
         stop = min(self.recent.count, piece.last + 1)
+        near: list[Ends] = []
+        if stop > piece.done or not piece.totals:
+            near = [self._near(s) for s in piece.series]
+        futures = [] if self._ended else [self._future(s) for s in piece.series]
+        axes = piece.axes
+        if not piece.totals:
+            axes, _ = align([value for ends in (*near, *futures) for value in ends])
+        totals = piece.totals or self.graded.empty(piece, axes)
         dual = isinstance(node, c.Until) and node.dual
         options: list[Ends] = []
         for times in self._to_come(piece):
             ends: list[Value] = []
-            for i in range(len(near[0])):
+            for i in range(1 if self._ended else 2):
                 values = [expanded(pair[-1 - i if dual else i], axes) for pair in near]
                 first = self.graded.added(piece, totals, values, stop)[0]
                 if times:
                     u = expanded(self._to_add(node, futures)[i], axes)[..., 0]
-                    first = first.repeated(u.expand(first.total.shape), times)
+                    shape = (1, *first.total.shape[1:])
+                    first = first.repeated(u.expand(shape), times)
                 total = first.read().unsqueeze(-1)
                 ends.append(Value(axes, self.ops.negate(total) if dual else total))
             options.append(tuple(reversed(ends) if dual else ends))
         return _hull(options)
+
+    def _endless(self, piece: Piece, node: c.Aggregate | c.Until) -> Ends | None:
+        """The bounds of a mean that may go on for ever, if they follow from the points to come.
+
+        Those are as free as the recent ones. So if the mean so far is between its limits, it stays
+        there, and comes as near to them as one likes.
+        """
+        known = self._ended or self._horizon is not None or not self.graded.steady
+        if known or not isinstance(node, c.Aggregate) or piece.last != ENDLESS:
+            return None
+        (total,) = piece.totals
+        if total.rule.mean is None:
+            return None
+        shape = (1, *total.total.shape[1:])
+        future = (
+            expanded(u, piece.axes)[..., 0].expand(shape) for u in self._future(piece.series[0])
+        )
+        low, high = (total.repeated(u, math.inf).read() for u in future)
+        now = total.read()
+        if not bool(((low <= now) & (now <= high)).all()):
+            return None
+        return Value(piece.axes, low.unsqueeze(-1)), Value(piece.axes, high.unsqueeze(-1))
 
     def _to_add(self, node: c.Aggregate | c.Until, futures: list[Ends]) -> Ends:
         """The lowest and highest that a point to come adds to a total."""
@@ -244,13 +278,14 @@ class Limits:
         parts = [body, *([guard] if guard is not None else [])]
         free = dict.fromkeys(axis for part in parts for axis in part.axes)
         left = tuple(axis for axis in free if axis not in bound)
-        shape = (1, *domain.shape((*left, *bound)), 1)
+        shape = domain.shape((*left, *bound))
 
         def flat(tensor: Tensor) -> Tensor:
-            return tensor.expand(shape).movedim(-1, 1 + len(left)).flatten(2 + len(left))
+            full = tensor.expand(tensor.shape[0], *shape, 1)
+            return full.movedim(-1, 1 + len(left)).flatten(2 + len(left))
 
         values, *counts = (flat(expanded(part, (*left, *bound))) for part in parts)
-        present = flat(torch.from_numpy(domain.present(bound)).unsqueeze(-1))
+        present = flat(torch.from_numpy(domain.present(bound)).unsqueeze(0).unsqueeze(-1))
         counted = counts[0].bool() if counts else torch.ones_like(present)
         rule = aggregator(self.ops, self.graded.semantics, node.universal, time=False)
         total = rule.empty(tuple(values.shape[:-1])).plus(values, present & counted)

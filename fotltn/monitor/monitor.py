@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, TypeVar
@@ -61,6 +62,7 @@ class Monitor(StepLoop[States]):
         semantics: str | Semantics = STABLE_PRODUCT,
         threshold: float = 0.5,
         values: Keep = "constant",
+        values_every: int | None = None,
         like: Monitor | None = None,
     ) -> None:
         """Begin before the first step.
@@ -74,6 +76,8 @@ class Monitor(StepLoop[States]):
             semantics: of the values of axioms.
             threshold: for verdicts, the degree from which on a fact is true.
             values: which values of axioms to keep: those that need constant memory, all, or none.
+            values_every: give values with the states after every so many steps; many steps at once
+                are then much faster than `values` after each of them.
             like: another monitor, of the same theory, whose automata are used. For many traces.
 
         Raises:
@@ -82,6 +86,9 @@ class Monitor(StepLoop[States]):
         super().__init__(header, horizon)
         checked = check_theory(theory) if isinstance(theory, Theory) else theory
         check_share(threshold)
+        if values_every is not None and values_every < 1:
+            raise DataError(f"values come every step or less often, not every {values_every} steps")
+        self.values_every = values_every
         self.theory, self.signature = checked, checked.signature
         self.semantics = named(semantics) if isinstance(semantics, str) else semantics
         self.threshold = threshold
@@ -188,19 +195,31 @@ class Monitor(StepLoop[States]):
         """
         if self.count == 0:
             raise DataError("a trace has at least one step, but there was none")
+        self.limits.follow(self.graded)
+        return next(self._rows_of_values(1))
+
+    def _rows_of_values(self, count: int) -> Iterator[dict[str, ValueBounds]]:
+        """The values of axioms, for each of the rows that the limits follow."""
         now = self.limits.values()
-        now |= self.history.values(
-            [n for n in self.valueless if n in self.history.formulas],
-            self.semantics,
-            threshold=self.threshold,
-        )
-        limits = {n: (v, v) for n, v in now.items()} if self.ended else {}
-        limits = limits or self.limits.bounds(self.horizon)
-        return {
-            a.name: ValueBounds(now.get(a.name), *limits.get(a.name, (0.0, 1.0)))
-            for a in self.theory.axioms
-            if a.name in now or a.name in self.valueless
-        }
+        limits = self.limits.bounds(self.horizon) if not self.ended else {}
+        whole = self.history.values(self._whole_trace(), self.semantics, threshold=self.threshold)
+        rows = []
+        for axiom in self.theory.axioms:
+            name = axiom.name
+            if name in now:
+                low, high = limits.get(name, (now[name], now[name]))
+                rows.append((name, map(ValueBounds, now[name], low, high)))
+            elif name in self.valueless:
+                value = whole.get(name)
+                known = self.ended and value is not None
+                bounds = ValueBounds(value, *((value, value) if known else (0.0, 1.0)))
+                rows.append((name, itertools.repeat(bounds)))
+        for _ in range(count):
+            yield {name: next(column) for name, column in rows}
+
+    def _whole_trace(self) -> list[str]:
+        """The axioms whose values come from the history."""
+        return [n for n in self.valueless if n in self.history.formulas]
 
     def _again(self, text: str) -> bool:
         cells = self.intake.again(text)
@@ -243,7 +262,17 @@ class Monitor(StepLoop[States]):
     def _room(self) -> int:
         """How many steps are taken at once."""
         width = self.columns.width + 16 * len(self.crisp.live)
+        if self.values_every is None:
+            return max(1, min(MOST_STEPS, _CELLS // width))
+        if not self._many_values():
+            return self.values_every - self.count % self.values_every
+        width += self.columns.width * self.graded.recent.need // self.values_every
         return max(1, min(MOST_STEPS, _CELLS // width))
+
+    def _many_values(self) -> bool:
+        """Whether values after each of many steps can be computed at once."""
+        steady = self.graded.steady or not self.graded.roots
+        return self.horizon is None and steady and not self._whole_trace()
 
     def _flush(self) -> Iterator[States]:
         """Do the steps that wait."""
@@ -266,11 +295,24 @@ class Monitor(StepLoop[States]):
             self.judge.renew()
             self._arrived = True
         rows = self.crisp.run(stretch, truth)
-        if self.graded.roots:
-            self.graded.run(count, self.columns.tables(degrees), results)
-        self.history.run(count, degrees, results)
         first, self.count = self.count, self.count + count
-        yield from self._judged(first, rows)
+        every = self.values_every
+        ends = (
+            [] if every is None else [*range(first - first % every + every, self.count + 1, every)]
+        )
+        at_once = bool(ends) and self._many_values()
+        graded = self.graded
+        if self.graded.roots:
+            tables = self.columns.tables(degrees)
+            graded = self.graded.run(count, tables, results, ends if at_once else ())
+        self.history.run(count, degrees, results)
+        values: Iterator[dict[str, ValueBounds]] = iter(())
+        if ends:
+            self.limits.follow(graded)
+            values = self._rows_of_values(len(ends))
+        for states in self._judged(first, rows):
+            wanted = every is not None and (states.step + 1) % every == 0
+            yield replace(states, values=next(values)) if wanted else states
 
     # --- verdicts -----------------------------------------------------------------------------
 

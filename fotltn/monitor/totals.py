@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -13,6 +14,7 @@ from fotltn.semantics.connectives import away_from_one, away_from_zero
 from fotltn.semantics.operators import Operators
 
 _ENDLESS = 1 << 62  # as good as infinitely many
+_TINY = 1e-290  # below this, powers lose digits
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,37 @@ class Total:
             return Total(self.rule, self._fold(values, every), self.top, count)
         return self._with(self.rule.error(u) * counts, count, p)
 
+    def after_each(self, u: Tensor, counts: Sequence[int]) -> Total:
+        """The aggregations with the first so many along the last dimension, one for each count.
+
+        The first dimension, which is of size 1 here, runs over the counts there.
+        """
+        p = self.rule.mean
+        if len(counts) == 1:
+            return self.plus(u[..., : counts[0]])
+        if p is not None:
+            errors = self.rule.error(u)
+            top, unit, old = self._rescaled(errors.amax(-1), p)
+            powers = (errors / unit.unsqueeze(-1)) ** p
+            # Powers relative to the largest of all must not vanish beside it.
+            if not bool(((powers < _TINY) & (errors > 0)).any()):
+                start = old.unsqueeze(-1)
+                sums = torch.cat([start, start + powers.cumsum(-1)], -1)
+                total = sums.index_select(-1, torch.tensor(counts)).movedim(-1, 0).squeeze(1)
+                shape = (-1, *[1] * (total.dim() - 1))
+                count = self.count + torch.tensor(counts, dtype=u.dtype).reshape(shape)
+                return Total(self.rule, total, top.expand(total.shape), count)
+        totals, done, now = [], 0, self
+        for count in counts:
+            now, done = now.plus(u[..., done:count]), count
+            totals.append(now)
+        return joined(totals)
+
+    def rows(self, start: int, stop: int | None) -> Total:
+        """Those from one place to another along the first dimension."""
+        parts = (t[start:stop] for t in (self.total, self.top, self.count))
+        return Total(self.rule, *parts)
+
     def _with(self, errors: Tensor, count: Tensor, p: float) -> Total:
         """The mean with more errors."""
         if not errors.shape[-1]:
@@ -98,14 +131,15 @@ class Total:
         """The aggregation with a degree so many times more; `inf` is the limit."""
         if times == 0:
             return self
-        one = self.rule.empty(tuple(self.total.shape)).plus(u.unsqueeze(-1))
+        one = self.rule.empty(tuple(u.shape)).plus(u.unsqueeze(-1))
         p = self.rule.mean
         if p is not None:
             if math.isinf(times):
                 return one
             top, unit, old = self._rescaled(one.top, p)
             return Total(self.rule, old + times * (one.top / unit) ** p, top, self.count + times)
-        total, power, left = self.total, one.total, int(min(times, _ENDLESS))
+        total, power = torch.broadcast_tensors(self.total, one.total)
+        left = int(min(times, _ENDLESS))
         while left:
             if left % 2:
                 total = self._fold(torch.stack([total, power], -1), None)
@@ -125,6 +159,12 @@ class Total:
         if self.rule.time:
             return self.rule.ops.over_time(u, self.rule.universal, mask)
         return self.rule.ops.quantify(u, self.rule.universal, (-1,), mask)
+
+
+def joined(totals: Sequence[Total]) -> Total:
+    """Totals below each other, along the first dimension."""
+    parts = [torch.cat([getattr(t, name) for t in totals]) for name in ("total", "top", "count")]
+    return Total(totals[0].rule, *parts)
 
 
 def aggregator(ops: Operators, semantics: Semantics, universal: bool, *, time: bool) -> Aggregator:

@@ -49,25 +49,6 @@ class State:
 
 
 @dataclass(frozen=True, slots=True)
-class States:
-    """What is known of all axioms after a step."""
-
-    step: int
-    states: tuple[State, ...]
-
-    def __iter__(self) -> Iterator[State]:
-        return iter(self.states)
-
-    def __getitem__(self, axiom: str) -> State:
-        for state in self.states:
-            if state.axiom == axiom:
-                return state
-        names = [s.axiom for s in self.states]
-        hint = name_hint(axiom, names)
-        raise DataError(f"the theory has no axiom '{axiom}'; {hint}")
-
-
-@dataclass(frozen=True, slots=True)
 class ValueBounds:
     """The degree of an axiom.
 
@@ -80,3 +61,29 @@ class ValueBounds:
     now: float | None
     low: float
     high: float
+
+
+@dataclass(frozen=True, slots=True)
+class States:
+    """What is known of all axioms after a step.
+
+    Args:
+        step: its number.
+        states: of the axioms, in their order.
+        values: of the axioms by name, if the monitor gives values after this step.
+    """
+
+    step: int
+    states: tuple[State, ...]
+    values: Mapping[str, ValueBounds] | None = None
+
+    def __iter__(self) -> Iterator[State]:
+        return iter(self.states)
+
+    def __getitem__(self, axiom: str) -> State:
+        for state in self.states:
+            if state.axiom == axiom:
+                return state
+        names = [s.axiom for s in self.states]
+        hint = name_hint(axiom, names)
+        raise DataError(f"the theory has no axiom '{axiom}'; {hint}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from typing import assert_never
 
@@ -30,6 +31,7 @@ class RecentPoints:
         count: how many points there were in all.
         need: how many points formulas may need.
         tables: degrees of predicates and streams, with axes (trace, arguments …, time).
+        rows: how many traces there are: one, or one for each of several ends.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class RecentPoints:
         self.semantics, self.ops = semantics, ops
         self.need = 1
         self.start = self.count = 0
+        self.rows = 1
         self.streams: list[Stream] = []
         self.tables: Tensors = {}
         self.functions: Tensors = {}
@@ -71,6 +74,22 @@ class RecentPoints:
             self.tables = {n: t[..., drop:].clone() for n, t in self.tables.items()}
             self.functions = {n: t[..., drop:].clone() for n, t in self.functions.items()}
 
+    def before_each(self, ends: Sequence[int], length: int) -> RecentPoints:
+        """So many points before each of several times, one row for each of them.
+
+        It is as if all of them ended when the last one does.
+        """
+        rows = copy.copy(self)
+        starts = torch.tensor([end - length - self.start for end in ends])
+
+        def cut(table: Tensor) -> Tensor:
+            return table.unfold(-1, length, 1).index_select(-2, starts).movedim(-2, 0).squeeze(1)
+
+        rows.tables = {n: cut(t) for n, t in self.tables.items()}
+        rows.functions = {n: cut(t) for n, t in self.functions.items()}
+        rows.start, rows.count, rows.rows = ends[-1] - length, ends[-1], len(ends)
+        return rows
+
     def points(self, tables: Tensors, lengths: Sequence[int]) -> Tables:
         """Tables over some points, with what is static; the trace may have several lengths."""
         static = {n: torch.from_numpy(t).unsqueeze(-1) for n, t in self.intake.static.items()}
@@ -84,7 +103,8 @@ class RecentPoints:
 
     def evaluate(self, formula: c.Formula, tables: Tables | None = None) -> Value:
         """A formula at every point that is there, if the trace ends with them; or on tables."""
-        tables = self.points(self.tables, [self.length]) if tables is None else tables
+        if tables is None:
+            tables = self.points(self.tables, [self.length] * self.rows)
         return reference.evaluate(formula, tables, self.semantics, dtype=torch.float64)
 
     # --- streams ------------------------------------------------------------------------------
@@ -144,17 +164,21 @@ class RecentPoints:
         """
         before = self.length if known else 0
         tables: Tensors = {}
+        rows = self.rows if known else 1
         for name, table in self.tables.items():
+            table = table[:rows]
             # After points that are there, no point is the first.
             for mark, degree in ((LOW, 0.0), (HIGH, float(name != FIRST or not known))):
-                shape = (*table.shape[:-1], max(more))
-                beyond = torch.full(shape, degree, dtype=torch.float64)
-                tables[name + mark] = torch.cat([table[..., :before], beyond], -1)
-        ahead = self.points(tables, [before + count for count in more])
+                beyond = torch.full((*table.shape[1:-1], max(more), rows), degree).double()
+                # Rows lie side by side in memory, so that all of them are done in one stroke.
+                joined = torch.cat([table[..., :before].movedim(0, -1), beyond], -2)
+                joined = joined.repeat(*[1] * (joined.dim() - 1), len(more))
+                tables[name + mark] = joined.movedim(-1, 0)
+        ahead = self.points(tables, [before + count for count in more for _ in range(rows)])
         low, high = (self.evaluate(formula, ahead) for formula in formulas)
         return (
-            Value(low.axes, low.tensor.amin(0, keepdim=True)),
-            Value(high.axes, high.tensor.amax(0, keepdim=True)),
+            Value(low.axes, low.tensor.unflatten(0, (len(more), rows)).amin(0)),
+            Value(high.axes, high.tensor.unflatten(0, (len(more), rows)).amax(0)),
         )
 
     # --- entities -----------------------------------------------------------------------------

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 import torch
 
+from fotltn.errors import DataError
 from fotltn.logic.check import CheckedAxiom, CheckedTheory
 from fotltn.monitor.monitor import Keep, Monitor
 from fotltn.monitor.steps import Header, TraceStep
 from fotltn.semantics import reference
-from fotltn.semantics.config import SEMANTICS, Semantics
+from fotltn.semantics.config import SEMANTICS, STABLE_PRODUCT, PMean, Semantics
 from fotltn.semantics.operators import operators
 from tests.monitor.cases import (
     STATIC,
@@ -131,6 +133,69 @@ def test_many_steps_at_once_give_the_same_values(steps):
     for name, value in one.values().items():
         assert many.values()[name].now == pytest.approx(value.now, abs=1e-12)
     assert one.graded.recent.length < 20, "only the last points are kept"
+
+
+def test_values_after_each_of_many_steps_are_those_after_single_steps():
+    """Whatever the formula, the semantics, and who comes late; also values every few steps."""
+    rng = random.Random(7)
+    batches = 0
+    for number in range(60):
+        how = EVERY[number % len(EVERY)]
+        theory = theory_of(*(random_quantified(rng, {}, 1) for _ in range(3)))
+        closed = rng.random() < 0.4
+        length, every = rng.choice([9, 20]), rng.choice([1, 1, 3])
+        names, steps = random_trace(rng, length, late=not closed)
+        if not guarded_by_degrees(theory):
+            steps = soft(rng, steps)
+        header = Header(entities=names if closed else {}, closed=closed)
+        options = {
+            "header": header, "semantics": how, "horizon": rng.choice([None, None, length + 2]),
+            "values": "all" if rng.random() < 0.3 else "constant",
+        }  # fmt: skip
+        one = Monitor(theory, **options)
+        many = Monitor(theory, values_every=every, **options)
+
+        def counting(*args, run=many.graded.run):
+            nonlocal batches
+            batches += len(args[3]) > 1
+            return run(*args)
+
+        many.graded.run = counting
+        for step, states in zip(steps, many.steps(steps), strict=True):
+            assert one.step(step).states == states.states
+            if (states.step + 1) % every:
+                assert states.values is None
+                continue
+            place = ([str(a.source) for a in theory.axioms], how, states.step)
+            for name, wanted in one.values().items():
+                value = states.values[name]
+                for a, b in ((value.now, wanted.now), (value.low, wanted.low)):
+                    assert a == pytest.approx(b, abs=1e-9), (name, *place)
+                assert value.high == pytest.approx(wanted.high, abs=1e-9), (name, *place)
+            assert list(states.values) == list(one.values())
+    assert batches > 30, "many steps are taken at once"
+
+
+@pytest.mark.parametrize("p", [2.0, 4.0, 60.0])
+def test_values_after_each_step_keep_their_digits(p):
+    """A large error does not hide the small ones before it."""
+    theory = theory_of("F p", "G p")
+    degrees = [1e-9, 3e-7, 0.0, 1e-5, 1.0, 0.5, 1.0 - 1e-9]
+    semantics = replace(STABLE_PRODUCT, eventually=PMean(p), always=PMean(p))
+    steps = [[("p", degree)] for degree in [*degrees, *degrees]]
+    one, many = (
+        Monitor(theory, semantics=semantics),
+        Monitor(theory, semantics=semantics, values_every=1),
+    )
+    for step, states in zip(steps, many.steps(steps), strict=True):
+        one.step(step)
+        for name, wanted in one.values().items():
+            assert states.values[name].now == pytest.approx(wanted.now, rel=1e-9), states.step
+
+
+def test_values_come_every_step_at_most():
+    with pytest.raises(DataError, match="not every 0 steps"):
+        Monitor(theory_of("G p"), values_every=0)
 
 
 # --- bounds that are known exactly --------------------------------------------------------------
