@@ -42,6 +42,7 @@ from fotltn.monitor.journal import Journal
 from fotltn.monitor.monitor import Keep, Monitor
 from fotltn.monitor.steps import Header
 from fotltn.monitor.trace import steps as trace_steps
+from fotltn.monitor.verdicts import StateLines
 from fotltn.monitor.watch import Watch
 from fotltn.project.config import read_config
 from fotltn.project.scene import Scene, generate
@@ -124,6 +125,29 @@ def values(count: int) -> Iterator[dict[str, Any]]:
         monitor.values()
         spent = time.process_time() - began
         yield {"what": f"monitor, {how}", "seconds": spent, "steps/s": done / spent}
+        if keep == "none":
+            continue
+        for every, at_once in ((1, True), (10, True), (1, False)):
+            part = lines if at_once else lines[: count // 100]
+            begun = time.process_time()
+            written = sum(map(len, json_lines(scene, part, every, at_once)))
+            spent = time.process_time() - begun
+            which = "each step" if every == 1 else f"every {every} steps"
+            one = "" if at_once else ", one by one"
+            yield {"what": f"monitor, {how} after {which} as JSON{one}", "seconds": spent,
+                   "steps/s": len(part) / spent, "bytes": written}  # fmt: skip
+
+
+def json_lines(scene: Scene, lines: list[str], every: int, at_once: bool) -> Iterator[str]:
+    """Yield what `fotltn monitor --json --every …` prints, of many lines or of one at a time."""
+    monitor, texts = (
+        Monitor(carped_theory(), header=header_of(scene), values_every=every),
+        StateLines(),
+    )
+    many = monitor.steps(lines) if at_once else map(monitor.step, lines)
+    for states in many:
+        if states.values is not None:
+            yield texts.line({"step": states.step}, states, states.values)
 
 
 def entities(count: int) -> Iterator[dict[str, Any]]:

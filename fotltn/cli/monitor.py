@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -24,7 +23,7 @@ from fotltn.syntax.load import load_theory
 if TYPE_CHECKING:
     from fotltn.monitor.monitor import Monitor
     from fotltn.monitor.steps import InputLine
-    from fotltn.monitor.verdicts import State, States, ValueBounds
+    from fotltn.monitor.verdicts import States, ValueBounds
 
 #: The exit status if an axiom is violated at the end.
 VIOLATED = 3
@@ -163,10 +162,11 @@ class _Printer:
     """Runs steps, and prints what is asked for."""
 
     def __init__(self, monitor: Monitor, as_json: bool) -> None:
+        from fotltn.monitor.verdicts import StateLines
+
         self.monitor, self.as_json = monitor, as_json
         self.told: dict[str, str] = {}
-        self.shown: tuple[State, ...] = ()
-        self.texts: list[str] = []
+        self.lines = StateLines()
 
     def run(self, steps: list[InputLine]) -> None:
         """Go on, and print states that come with their values.
@@ -224,24 +224,7 @@ class _Printer:
     def _json(
         self, head: dict[str, object], states: States, values: Mapping[str, ValueBounds]
     ) -> None:
-        """Print an object; most steps change values alone, so states keep their text."""
-        if states.states is not self.shown:
-            self.shown = states.states
-            self.texts = [json.dumps(s.as_dict(), ensure_ascii=False)[:-1] for s in states]
-        axioms = [
-            f"{text}{_value_text(values.get(state.axiom))}}}"
-            for text, state in zip(self.texts, states, strict=True)
-        ]
-        begun = json.dumps(head)[:-1]
-        print(f'{begun}, "axioms": [{", ".join(axioms)}]}}', file=raw(sys.stdout))
-
-
-def _value_text(value: ValueBounds | None) -> str:
-    """The keys of a value, as JSON."""
-    if value is None:
-        return ""
-    now = "null" if value.now is None else repr(value.now)
-    return f', "value": {now}, "low": {value.low!r}, "high": {value.high!r}'
+        print(self.lines.line(head, states, values), file=raw(sys.stdout))
 
 
 def _numbers(value: ValueBounds | None) -> list[str]:

@@ -227,7 +227,8 @@ class _Batches:
                     f"'{place['stream']}', not '{stream}'; use another folder for --state"
                 )
             self.read_from = stream
-            self.rest = redis_lines(url, stream, place["after"] if place else "0")
+            after = place["after"] if place else "0"
+            self.rest = redis_lines(url, stream, after, note=_note)
             return
         if source is None:
             self.rest = lines_of(sys.stdin.buffer, "<stdin>")
@@ -314,6 +315,10 @@ class _Batches:
         return [batch[0]._replace(refused=reason), *batch[1:]]
 
 
+def _note(text: str) -> None:
+    print(f"note: {text}", file=sys.stderr, flush=True)
+
+
 def _lines(arrived: list[Arrived]) -> Iterator[InputLine]:
     from fotltn.monitor.steps import TraceStep, wrong
 
@@ -344,6 +349,7 @@ class _Teller:
         self.saved = watch.count or -save_every
         self.skip_errors, self.skipped = skip_errors, 0
         self.rest: list[Arrived] = []
+        self.taken: Arrived | None = None
 
     def run(self, lines: list[Arrived]) -> None:
         """Go on by some lines, and stop where standings are to be printed.
@@ -358,6 +364,13 @@ class _Teller:
                 self.save()
                 self.saved -= self.save_every
         self.rest = lines
+        try:
+            self._run_rest()
+        finally:  # before another file takes the place of this one
+            self._find_place()
+        sys.stdout.flush()
+
+    def _run_rest(self) -> None:
         while self.rest:
             begun, refusal = self.watch.count, None
             room = len(self.rest) if self.every is None else self.every - begun % self.every
@@ -367,8 +380,8 @@ class _Teller:
             except DataError as error:
                 refusal = error
             taken = part if refusal is None else part[: self.watch.count - begun]
-            if taken and self.journal is not None:
-                self.place = self.batches.place_after(taken[-1])
+            if taken:
+                self.taken = taken[-1]
             self.rest = self.rest[len(taken) :]
             if refusal is not None:
                 if len(taken) == len(part):
@@ -381,7 +394,12 @@ class _Teller:
                 self.save()
             if self.journal is not None:
                 self.journal.tell(self.watch)
-        sys.stdout.flush()
+
+    def _find_place(self) -> None:
+        """Where the input goes on after the last line that was taken."""
+        if self.taken is not None and self.journal is not None:
+            self.place = self.batches.place_after(self.taken)
+        self.taken = None
 
     def _refused(self, error: DataError) -> None:
         """Leave out the next line, which is no step.
@@ -409,7 +427,8 @@ class _Teller:
 
     def save(self) -> None:
         """Write a snapshot, if there is a folder for it."""
-        if self.journal is not None:
+        if self.journal is not None and not self.journal.broken:
+            self._find_place()
             self.journal.save(self.watch, self.place, (one.line.text for one in self.rest))
             self.journal.tell(self.watch, at_once=True)
             self.saved = self.watch.count

@@ -15,8 +15,8 @@ import itertools
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -43,6 +43,7 @@ class Journal:
         again: steps that came after the snapshot, and cannot be read from the source again.
         header: the first line, if it was one.
         input_path: the file that they are in.
+        broken: whether events or lines could not be written; then the last snapshot stays.
     """
 
     def __init__(self, folder: Path, *, keep_input: bool = False) -> None:
@@ -56,6 +57,7 @@ class Journal:
         self.again: list[str] = []
         self.header: str | None = None
         self.number = 0
+        self.broken = False
         self._known = 0
         self._tell_at = 0.0
         self._input: BinaryIO | None = None
@@ -107,8 +109,9 @@ class Journal:
     def note(self, lines: Iterable[str]) -> None:
         """Keep lines of an input that cannot be read again, before they are taken."""
         if self._input is not None:
-            self._input.write(_joined(lines))
-            self._input.flush()
+            with self._writing(self._input):
+                self._input.write(_joined(lines))
+                self._input.flush()
 
     def refuse(self, lines: Sequence[str]) -> None:
         """Leave out the first of the last lines that are kept: it is no step."""
@@ -122,6 +125,9 @@ class Journal:
         """Write events, and tell of those that were not written before.
 
         If an error ends them, those before it are written and told of.
+
+        Raises:
+            DataError: they cannot be written. Another run finds them again.
         """
         fresh = []
         lines = []
@@ -136,8 +142,9 @@ class Journal:
                 self.number += 1
         finally:
             if lines:
-                self._events.write("".join(lines).encode())
-                self._events.flush()
+                with self._writing(self._events):
+                    self._events.write("".join(lines).encode())
+                    self._events.flush()
             if tell is not None:
                 for event in fresh:
                     tell(event)
@@ -173,9 +180,10 @@ class Journal:
         Raises:
             DataError: it cannot be written; the one before it stays.
         """
-        if self._known:  # not yet where the last run was stopped
+        if self._known or self.broken:  # not yet where the last run was stopped
             return
-        os.fsync(self._events.fileno())
+        with self._writing(self._events):
+            os.fsync(self._events.fileno())
         value = {
             "place": place,
             "header": self.header,
@@ -199,9 +207,20 @@ class Journal:
 
     def __exit__(self, *_: object) -> None:
         """Give the files back."""
-        self._events.close()
-        if self._input is not None:
-            self._input.close()
+        for file in (self._events, self._input):
+            # What could not be written is tried once more.
+            with suppress(OSError) if self.broken else nullcontext():
+                if file is not None:
+                    file.close()
+
+    @contextmanager
+    def _writing(self, file: BinaryIO) -> Iterator[None]:
+        """Say which file cannot be written."""
+        try:
+            yield
+        except OSError as error:
+            self.broken = True
+            raise DataError(f"cannot write {file.name}: {error.strerror}") from None
 
 
 def _check_types(saved: Any) -> None:

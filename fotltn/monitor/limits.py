@@ -38,6 +38,8 @@ class Limits:
         self.ops = graded.ops
         self.follow(graded)
         self._futures: dict[c.Formula, Ends] = {}
+        self._limits: dict[int, tuple[Tensor, Tensor, Ends]] = {}
+        self._before: dict[int, tuple[list[Ends], Ends]] = {}
         self._known: dict[c.Formula, Value] = {}
         self._ended = False
         self._horizon: int | None = None
@@ -48,7 +50,7 @@ class Limits:
 
     def forget(self) -> None:
         """Forget what depends on the number of entities."""
-        self._futures = {}
+        self._futures, self._limits, self._before = {}, {}, {}
 
     def values(self) -> dict[str, list[float]]:
         """The degrees of each axiom if the trace ended now, one for each row."""
@@ -63,18 +65,34 @@ class Limits:
     def _degrees(self) -> dict[str, tuple[list[float], list[float]]]:
         self._known = {}
         ends: list[Ends] = []
-        for piece in self.graded.pieces:
-            ends.append(self._ends(piece, [ends[i] for i in piece.args]))
+        for number, piece in enumerate(self.graded.pieces):
+            below = [ends[i] for i in piece.args]
+            if self._open_ended() and not isinstance(piece.node, c.Aggregate | c.Until):
+                ends.append(self._as_before(number, piece, below))
+            else:
+                ends.append(self._ends(piece, below, number))
         return {
             name: (self._degree(ends[number][0]), self._degree(ends[number][-1]))
             for name, number in self.graded.roots.items()
         }
 
+    def _open_ended(self) -> bool:
+        """Whether nothing is asked but what the points to come may bring, without an end."""
+        return not self._ended and self._horizon is None and self.graded.steady
+
+    def _as_before(self, number: int, piece: Piece, below: list[Ends]) -> Ends:
+        """The bounds of a piece, computed only if those of its parts are others than before."""
+        parts, ends = self._before.get(number, ([], ()))
+        if not ends or not all(new is old for new, old in zip(below, parts, strict=True)):
+            ends = self._ends(piece, below, number)
+            self._before[number] = below, ends
+        return ends
+
     def _degree(self, value: Value) -> list[float]:
         degrees: list[float] = self.ops.leave(value.tensor).flatten().tolist()
         return degrees if len(degrees) == self.recent.rows else degrees * self.recent.rows
 
-    def _ends(self, piece: Piece, below: list[Ends]) -> Ends:
+    def _ends(self, piece: Piece, below: list[Ends], number: int) -> Ends:
         node = piece.node
         match node:
             case None:
@@ -93,7 +111,7 @@ class Limits:
             case c.Quantifier():
                 return self._quantified(piece, node, below[0])
             case c.Aggregate() | c.Until():
-                return self._over_time(piece, node)
+                return self._endless(piece, node, number) or self._over_time(piece, node)
             case c.Truth() | c.Edge() | c.Atom() | c.Equal() | c.Compare():
                 raise AssertionError(node)  # series
             case never:
@@ -183,8 +201,6 @@ class Limits:
 
     def _over_time(self, piece: Piece, node: c.Aggregate | c.Until) -> Ends:
         """F, G, U or R: the totals with recent points, and with those to come."""
-        if (limits := self._endless(piece, node)) is not None:
-            return limits
         stop = min(self.recent.count, piece.last + 1)
         near: list[Ends] = []
         if stop > piece.done or not piece.totals:
@@ -210,27 +226,25 @@ class Limits:
             options.append(tuple(reversed(ends) if dual else ends))
         return _hull(options)
 
-    def _endless(self, piece: Piece, node: c.Aggregate | c.Until) -> Ends | None:
+    def _endless(self, piece: Piece, node: c.Aggregate | c.Until, number: int) -> Ends | None:
         """The bounds of a mean that may go on for ever, if they follow from the points to come.
 
         Those are as free as the recent ones. So if the mean so far is between its limits, it stays
         there, and comes as near to them as one likes.
         """
-        known = self._ended or self._horizon is not None or not self.graded.steady
-        if known or not isinstance(node, c.Aggregate) or piece.last != ENDLESS:
+        if not self._open_ended() or isinstance(node, c.Until) or piece.last != ENDLESS:
             return None
         (total,) = piece.totals
         if total.rule.mean is None:
             return None
-        shape = (1, *total.total.shape[1:])
-        future = (
-            expanded(u, piece.axes)[..., 0].expand(shape) for u in self._future(piece.series[0])
-        )
-        low, high = (total.repeated(u, math.inf).read() for u in future)
-        now = total.read()
-        if not bool(((low <= now) & (now <= high)).all()):
-            return None
-        return Value(piece.axes, low.unsqueeze(-1)), Value(piece.axes, high.unsqueeze(-1))
+        if number not in self._limits:
+            shape = (1, *total.total.shape[1:])
+            future = self._future(piece.series[0])
+            low, high = (expanded(u, piece.axes)[..., 0].expand(shape) for u in future)
+            ends = (total.repeated(u, math.inf).read().unsqueeze(-1) for u in (low, high))
+            self._limits[number] = low, high, tuple(Value(piece.axes, end) for end in ends)
+        low, high, limits = self._limits[number]
+        return limits if total.between(low, high) else None
 
     def _to_add(self, node: c.Aggregate | c.Until, futures: list[Ends]) -> Ends:
         """The lowest and highest that a point to come adds to a total."""

@@ -6,11 +6,11 @@ import hashlib
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from fotltn.errors import DataError
+from fotltn.errors import DataError, Diagnostic
 from fotltn.monitor.steps import InputLine
 
 _CHUNK = 1 << 20
@@ -149,27 +149,52 @@ def lines_of(
 
 
 def redis_lines(
-    url: str, stream: str, after: str = "0", *, pause: float = 1.0
+    url: str,
+    stream: str,
+    after: str = "0",
+    *,
+    pause: float = 1.0,
+    note: Callable[[str], None] = lambda _: None,
 ) -> Iterator[list[Arrived]]:
     """The entries of a Redis stream: the field `step` of each is a line. More is waited for.
+
+    A server that answered once and is gone is waited for, too.
 
     Args:
         url: of the server, as redis://localhost:6379/0.
         stream: the key of the stream.
         after: the entry after which to begin; the first one is after 0.
         pause: seconds after which an empty list says that there is nothing yet.
+        note: is told when the server is gone, and when it is back.
 
     Raises:
-        DataError: the package is missing, or the server does not answer.
+        DataError: the package is missing, the server does not answer from the start, or the stream
+            is another one than before.
     """
     try:
         import redis
     except ImportError:
         raise DataError("Redis needs the package redis: pip install 'fotltn[redis]'") from None
+    answered, gone = False, False
     try:
         with redis.Redis.from_url(url) as server:
             while True:
-                answer: Any = server.xread({stream: after}, _ENTRIES, int(1000 * pause))
+                try:
+                    answer: Any = server.xread({stream: after}, _ENTRIES, int(1000 * pause))
+                    if not answer:
+                        _check_goes_on(server, stream, after)
+                except (redis.ConnectionError, redis.TimeoutError) as error:
+                    if not answered or isinstance(error, redis.AuthenticationError):
+                        raise
+                    if not gone:
+                        note(f"{_masked(url)} does not answer, and is waited for: {error}")
+                    gone = True
+                    yield []
+                    time.sleep(pause)
+                    continue
+                if gone:
+                    note(f"{_masked(url)} answers again")
+                answered, gone = True, False
                 lines = []
                 for number, fields in answer[0][1] if answer else ():
                     after = number.decode()
@@ -181,6 +206,29 @@ def redis_lines(
                 yield lines
     except (redis.RedisError, ValueError) as error:
         raise DataError(f"cannot read the stream '{stream}' of {_masked(url)}: {error}") from None
+
+
+def _check_goes_on(server: Any, stream: str, after: str) -> None:
+    """Check that entries of a stream come after the last one that was read.
+
+    Raises:
+        DataError: the stream began anew, with a clock that was set back or numbers of its own.
+    """
+    if after == "0" or not server.exists(stream):
+        return
+    last = server.xinfo_stream(stream)["last-generated-id"].decode()
+    if _entry_number(last) < _entry_number(after):
+        raise DataError(
+            Diagnostic(
+                f"the stream '{stream}' is another one than before: entry {after} was read, but "
+                f"its last entry is {last}",
+                hint="to read it from its start, use another folder for --state",
+            )
+        )
+
+
+def _entry_number(entry: str) -> tuple[int, ...]:
+    return tuple(map(int, entry.split("-")))
 
 
 def _masked(url: str) -> str:

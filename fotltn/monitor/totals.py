@@ -91,7 +91,7 @@ class Total:
         if p is not None:
             errors = self.rule.error(u)
             top, unit, old = self._rescaled(errors.amax(-1), p)
-            powers = (errors / unit.unsqueeze(-1)) ** p
+            powers = _power(errors / unit.unsqueeze(-1), p)
             # Powers relative to the largest of all must not vanish beside it.
             if not bool(((powers < _TINY) & (errors > 0)).any()):
                 start = old.unsqueeze(-1)
@@ -99,7 +99,7 @@ class Total:
                 total = sums.index_select(-1, torch.tensor(counts)).movedim(-1, 0).squeeze(1)
                 shape = (-1, *[1] * (total.dim() - 1))
                 count = self.count + torch.tensor(counts, dtype=u.dtype).reshape(shape)
-                return Total(self.rule, total, top.expand(total.shape), count)
+                return Total(self.rule, total, top, count)
         totals, done, now = [], 0, self
         for count in counts:
             now, done = now.plus(u[..., done:count]), count
@@ -108,24 +108,24 @@ class Total:
 
     def rows(self, start: int, stop: int | None) -> Total:
         """Those from one place to another along the first dimension."""
-        parts = (t[start:stop] for t in (self.total, self.top, self.count))
-        return Total(self.rule, *parts)
+        total, count = self.total[start:stop], self.count[start:stop]
+        # All means after each count are relative to one degree.
+        top = self.top if self.top.shape[0] == 1 else self.top[start:stop]
+        return Total(self.rule, total, top, count)
 
     def _with(self, errors: Tensor, count: Tensor, p: float) -> Total:
         """The mean with more errors."""
         if not errors.shape[-1]:
             return self
         top, unit, old = self._rescaled(errors.amax(-1), p)
-        powers = errors / unit.unsqueeze(-1)
-        if p == 4:  # as projects have it, and faster so
-            powers, p = powers.square_(), 2.0
-        return Total(self.rule, old + (powers**p).sum(-1), top, count)
+        powers = _power(errors / unit.unsqueeze(-1), p)
+        return Total(self.rule, old + powers.sum(-1), top, count)
 
     def _rescaled(self, more: Tensor, p: float) -> tuple[Tensor, Tensor, Tensor]:
         """The largest with more, what powers are then relative to, and the sum relative to it."""
         top = torch.maximum(self.top, more)
         unit = torch.where(top > 0, top, 1.0)
-        return top, unit, self.total * (self.top / unit) ** p
+        return top, unit, self.total * _power(self.top / unit, p)
 
     def repeated(self, u: Tensor, times: float) -> Total:
         """The aggregation with a degree so many times more; `inf` is the limit."""
@@ -137,7 +137,8 @@ class Total:
             if math.isinf(times):
                 return one
             top, unit, old = self._rescaled(one.top, p)
-            return Total(self.rule, old + times * (one.top / unit) ** p, top, self.count + times)
+            more = times * _power(one.top / unit, p)
+            return Total(self.rule, old + more, top, self.count + times)
         total, power = torch.broadcast_tensors(self.total, one.total)
         left = int(min(times, _ENDLESS))
         while left:
@@ -153,12 +154,36 @@ class Total:
         if p is None:
             return self.total
         mean = self.total / self.count.clamp(min=1)
-        return self.rule.value(self.top * mean ** (1 / p))
+        return self.rule.value(_root(mean, p).mul_(self.top))
+
+    def between(self, low: Tensor, high: Tensor) -> bool:
+        """Whether the degrees of a mean are between those that single degrees would give."""
+        p = self.rule.mean
+        assert p is not None
+        unit = torch.where(self.top > 0, self.top, 1.0)
+        ends = [_power(self.rule.error(u) / unit, p) for u in (low, high)]
+        least, most = reversed(ends) if self.rule.universal else ends
+        mean = self.total / self.count.clamp(min=1)
+        return bool(((least <= mean) & (mean <= most)).all())
 
     def _fold(self, u: Tensor, mask: Tensor | None) -> Tensor:
         if self.rule.time:
             return self.rule.ops.over_time(u, self.rule.universal, mask)
         return self.rule.ops.quantify(u, self.rule.universal, (-1,), mask)
+
+
+def _power(x: Tensor, p: float) -> Tensor:
+    """A new tensor, raised to a power in place; the usual exponents are much faster so."""
+    while p in (2, 4, 8):
+        x, p = x.square_(), p / 2
+    return x if p == 1 else x.pow_(p)
+
+
+def _root(x: Tensor, p: float) -> Tensor:
+    """A root likewise."""
+    while p in (2, 4, 8):
+        x, p = x.sqrt_(), p / 2
+    return x if p == 1 else x.pow_(1 / p)
 
 
 def joined(totals: Sequence[Total]) -> Total:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -87,3 +88,33 @@ class States:
         names = [s.axiom for s in self.states]
         hint = name_hint(axiom, names)
         raise DataError(f"the theory has no axiom '{axiom}'; {hint}")
+
+
+class StateLines:
+    """States as lines of JSON. Most steps change values alone, so states keep their text."""
+
+    def __init__(self) -> None:
+        """No states yet."""
+        self._states: tuple[State, ...] = ()
+        self._texts: list[str] = []
+
+    def line(
+        self, head: Mapping[str, object], states: States, values: Mapping[str, ValueBounds]
+    ) -> str:
+        """An object with the keys of a head, and a list of axioms with their values."""
+        if states.states is not self._states:
+            self._states = states.states
+            self._texts = [json.dumps(s.as_dict(), ensure_ascii=False)[:-1] for s in states]
+        axioms = [
+            f"{text}{_value_text(values.get(state.axiom))}}}"
+            for text, state in zip(self._texts, states, strict=True)
+        ]
+        return f'{json.dumps(head)[:-1]}, "axioms": [{", ".join(axioms)}]}}'
+
+
+def _value_text(value: ValueBounds | None) -> str:
+    """The keys of a value."""
+    if value is None:
+        return ""
+    now = "null" if value.now is None else repr(value.now)
+    return f', "value": {now}, "low": {value.low!r}, "high": {value.high!r}'

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,9 @@ from typer.testing import CliRunner
 
 from fotltn.cli.main import app
 from fotltn.errors import DataError
+from fotltn.monitor.sources import FollowedFile
 from tests.cli.conftest import EXAMPLE
+from tests.patience import PATIENCE
 
 FOLDER = EXAMPLE.parent / "monitor"
 THEORY, STEPS = str(FOLDER / "crossing.fot"), FOLDER / "steps.jsonl"
@@ -323,3 +327,47 @@ def test_lines_end_at_line_feeds_alone(tmp_path):
     assert result.exit_code == 3
     told = (state / "events.jsonl").read_text("utf-8").split("\n")[:-1]
     assert [json.loads(one)["binding"] for one in told] == [{"y": name} for name in names]
+
+
+@pytest.mark.parametrize("source", ["file", "stdin"])
+def test_a_full_disk_loses_no_event(tmp_path, source):
+    """What a limit on files cuts off is written by the next run, once."""
+    resource = pytest.importorskip("resource")
+    steps = tmp_path / "steps.jsonl"
+    steps.write_text("".join(f'{{"facts": [["Crossing", "p{n % 7}"]]}}\n' for n in range(400)))
+    state = tmp_path / "state"
+    call = [sys.executable, "-m", "fotltn", "watch", THEORY, "--state", str(state)]
+    call += ["--save-every", "50"]
+    with steps.open("rb") as text:
+        full = subprocess.run(
+            call + (["--input", str(steps)] if source == "file" else []),
+            stdin=text, capture_output=True, text=True, timeout=PATIENCE, check=False,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, 30_000)),
+        )  # fmt: skip
+    assert full.returncode == 1
+    assert f"cannot write {state / 'events.jsonl'}: " in full.stderr
+    rest = ["--input", str(steps)] if source == "file" else []
+    assert run("--state", str(state), *rest, text="").exit_code == 3
+    run("--state", str(tmp_path / "other"), "--input", str(steps))
+    told, wanted = ((tmp_path / n / "events.jsonl").read_text() for n in ("state", "other"))
+    assert told == wanted
+    assert len(events(told)) == 400
+
+
+def test_the_place_in_a_file_is_looked_up_for_snapshots(tmp_path, monkeypatch):
+    """Not after every step: it is told by thousands of bytes."""
+    marks: list[int] = []
+    mark = FollowedFile.mark
+
+    def counting(self: FollowedFile, offset: int) -> str | None:
+        marks.append(offset)
+        return mark(self, offset)
+
+    monkeypatch.setattr(FollowedFile, "mark", counting)
+    steps = tmp_path / "steps.jsonl"
+    steps.write_text('{"facts": [["Crossing", "bo"]]}\n' * 100)
+    result = run("--state", str(tmp_path / "state"), "--input", str(steps), "--every", "1")
+    assert result.stdout.count("after step") == 100
+    assert len(marks) < 10
+    place = json.loads((tmp_path / "state" / "watch.json").read_text())["place"]
+    assert (place["offset"], place["lines"]) == (steps.stat().st_size, 100)

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -231,27 +231,81 @@ def test_the_command_is_killed_again_and_again(tmp_path):
 # --- a broker ---------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[tuple[str, Any]]:
-    """The address of a Redis server of our own, and a client of it."""
-    redis = pytest.importorskip("redis", reason="the package redis is not installed")
-    if (program := shutil.which("redis-server")) is None:
+@contextmanager
+def redis_server(socket: Path, *options: str) -> Iterator[None]:
+    """A Redis server of our own, which is killed in the end."""
+    program = shutil.which("redis-server")
+    if program is None:
         pytest.skip("redis-server is not installed (Debian: apt-get install redis-server)")
-    socket = tmp_path / "redis.sock"
-    process = subprocess.Popen(
-        [program, "--port", "0", "--unixsocket", str(socket), "--save", "", "--dir", str(tmp_path)],
-        stdout=subprocess.DEVNULL,
-    )
+    socket.unlink(missing_ok=True)
+    call = [program, "--port", "0", "--unixsocket", socket, "--save", "", "--dir", socket.parent]
+    process = subprocess.Popen([*map(str, call), *options], stdout=subprocess.DEVNULL)
     try:
         for _ in range(200):
             if socket.exists():
                 break
             time.sleep(0.05)
-        with redis.Redis.from_url(f"unix://{socket}") as client:
-            yield f"unix://{socket}", client
+        yield
     finally:
         process.kill()
         process.wait()
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[tuple[str, Any]]:
+    """The address of a Redis server of our own, and a client of it."""
+    redis = pytest.importorskip("redis", reason="the package redis is not installed")
+    socket = tmp_path / "redis.sock"
+    with redis_server(socket), redis.Redis.from_url(f"unix://{socket}") as client:
+        yield f"unix://{socket}", client
+
+
+def test_a_redis_server_that_is_gone_for_a_while_is_waited_for(tmp_path):
+    redis = pytest.importorskip("redis", reason="the package redis is not installed")
+    socket, notes = tmp_path / "redis.sock", []
+    kept = ["--appendonly", "yes", "--appendfsync", "always"]
+    steps = lines(9)
+    with redis_server(socket, *kept), redis.Redis.from_url(f"unix://{socket}") as client:
+        for step in steps[:5]:
+            client.xadd("steps", {"step": step})
+        batches = redis_lines(f"unix://{socket}", "steps", pause=0.01, note=notes.append)
+        read = [one.line.text for one in next(batches)]
+    assert next(batches) == []
+    assert next(batches) == []
+    with redis_server(socket, *kept), redis.Redis.from_url(f"unix://{socket}") as client:
+        for step in steps[5:]:
+            client.xadd("steps", {"step": step})
+        while len(read) < len(steps):
+            read += [one.line.text for one in next(batches)]
+    assert read == steps
+    gone, back = notes
+    assert "does not answer, and is waited for" in gone
+    assert back == f"unix://{socket} answers again"
+
+
+def test_a_redis_server_that_never_answered_is_an_error(tmp_path):
+    pytest.importorskip("redis", reason="the package redis is not installed")
+    with pytest.raises(DataError, match="cannot read the stream 'steps'"):
+        next(redis_lines(f"unix://{tmp_path}/none", "steps", pause=0.01))
+
+
+def test_a_redis_stream_that_began_anew_is_refused(broker):
+    """A clock that was set back gives entries with lower numbers, which nobody would ever read."""
+    url, client = broker
+    client.xadd("steps", {"step": '{"facts": []}'}, id="1700000000000-0")
+    batches = redis_lines(url, "steps", pause=0.01)
+    assert len(next(batches)) == 1
+    client.delete("steps")
+    assert next(batches) == []
+    client.xadd("steps", {"step": '{"facts": []}'}, id="1600000000000-3")
+    with pytest.raises(DataError, match="is another one than before") as caught:
+        next(batches)
+    assert "its last entry is 1600000000000-3" in str(caught.value)
+    client.xadd("steps", {"step": '{"facts": []}'}, id="1700000000000-1")
+    (one,) = next(redis_lines(url, "steps", "1700000000000-0", pause=0.01))
+    assert one.after == "1700000000000-1"
+    client.xtrim("steps", 0)
+    assert next(redis_lines(url, "steps", "1700000000000-1", pause=0.01)) == []
 
 
 def test_a_redis_stream_is_read(broker, tmp_path):
