@@ -1,10 +1,12 @@
-"""Stop work that nobody waits for: long computations check between their steps."""
+"""Stop work that nobody waits for, or at Ctrl-C: long computations check between their steps."""
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from types import FrameType
 
 _asked: ContextVar[Callable[[], bool] | None] = ContextVar("asked", default=None)
 
@@ -35,3 +37,25 @@ def may_go_on() -> None:
     asked = _asked.get()
     if asked is not None and asked():
         raise StoppedError
+
+
+@contextmanager
+def interrupts() -> Iterator[Callable[[], bool]]:
+    """Ctrl-C, once, as a question that work asks between its steps; twice, as usual."""
+    asked = False
+
+    def note(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+        nonlocal asked
+        if asked:
+            raise KeyboardInterrupt
+        asked = True
+
+    try:
+        before = signal.signal(signal.SIGINT, note)
+    except ValueError:  # not in the main thread
+        yield lambda: False
+        return
+    try:
+        yield lambda: asked
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -132,7 +132,7 @@ def _gain(path: Path, draws: int, as_json: bool) -> None:
     from fotltn.cli.terminal import bar
     from fotltn.project.config import read_config
     from fotltn.project.gain import average, better, gains
-    from fotltn.project.train import interrupts
+    from fotltn.stop import interrupts
 
     with bar("trainings", quiet=as_json) as moved, interrupts() as asked:
         every, axioms = gains(

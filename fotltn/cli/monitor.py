@@ -18,6 +18,7 @@ from fotltn.errors import DataError
 from fotltn.format import NONE, degree
 from fotltn.logic.check import check as check_theory
 from fotltn.semantics.config import SEMANTICS, semantics_of
+from fotltn.stop import interrupts
 from fotltn.syntax.load import load_theory
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 #: The exit status if an axiom is violated at the end.
 VIOLATED = 3
+
+_AT_ONCE = 1024  # steps, between which Ctrl-C is heard
 
 
 def monitor(
@@ -100,6 +103,8 @@ def monitor(
             for batch in itertools.chain([lines if header is None else lines[1:]], batches):
                 printer.run(batch)
         except KeyboardInterrupt:
+            if printer.torn:
+                raise
             interrupted = True
     if watched.count == 0 and interrupted:
         raise KeyboardInterrupt
@@ -167,6 +172,7 @@ class _Printer:
         self.monitor, self.as_json = monitor, as_json
         self.told: dict[str, str] = {}
         self.lines = StateLines()
+        self.torn = False  # in the middle of steps
 
     def run(self, steps: list[InputLine]) -> None:
         """Go on, and print states that come with their values.
@@ -174,12 +180,18 @@ class _Printer:
         Raises:
             DataError: a line is no step of the theory; those before it are done.
         """
-        for states in self.monitor.steps(steps):
-            if not self.as_json:
-                self._changes(states)
-            if states.values is not None:
-                self._states(states, states.values)
+        with interrupts() as asked:
+            while steps and not asked():
+                self.torn = True
+                for states in self.monitor.steps(steps[:_AT_ONCE]):
+                    if not self.as_json:
+                        self._changes(states)
+                    if states.values is not None:
+                        self._states(states, states.values)
+                self.torn, steps = False, steps[_AT_ONCE:]
         sys.stdout.flush()
+        if asked():
+            raise KeyboardInterrupt
 
     def _changes(self, states: States) -> None:
         for state in states:

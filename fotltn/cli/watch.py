@@ -6,7 +6,7 @@ import itertools
 import json
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,6 +19,7 @@ from fotltn.cli.tables import add, grid, say, show
 from fotltn.errors import DataError
 from fotltn.format import NONE
 from fotltn.logic.check import check as check_theory
+from fotltn.stop import interrupts
 from fotltn.strict_json import read_json
 from fotltn.syntax.load import load_theory
 
@@ -170,6 +171,8 @@ def watch(
             for batch in batches:
                 teller.run(batch)
         except KeyboardInterrupt:
+            if teller.torn:
+                raise
             interrupted = True
         except DataError:
             if watch.count:
@@ -179,7 +182,8 @@ def watch(
             raise KeyboardInterrupt
         if not interrupted and watch.count:
             teller.save()
-        if end is not None or (state is None and not follow and redis is None):
+        ends = end is not None or (state is None and not follow and redis is None)
+        if ends and not (interrupted and state is not None):
             teller.tell(watch.finish(end or "undecided"))
             teller.save()
     teller.standings("in all")
@@ -350,6 +354,7 @@ class _Teller:
         self.skip_errors, self.skipped = skip_errors, 0
         self.rest: list[Arrived] = []
         self.taken: Arrived | None = None
+        self.torn = False  # in the middle of steps
 
     def run(self, lines: list[Arrived]) -> None:
         """Go on by some lines, and stop where standings are to be printed.
@@ -365,13 +370,17 @@ class _Teller:
                 self.saved -= self.save_every
         self.rest = lines
         try:
-            self._run_rest()
+            with interrupts() as asked:
+                self._run_rest(asked)
         finally:  # before another file takes the place of this one
             self._find_place()
         sys.stdout.flush()
+        if asked():
+            raise KeyboardInterrupt
 
-    def _run_rest(self) -> None:
-        while self.rest:
+    def _run_rest(self, asked: Callable[[], bool]) -> None:
+        while self.rest and not asked():
+            self.torn = True
             begun, refusal = self.watch.count, None
             room = len(self.rest) if self.every is None else self.every - begun % self.every
             part = self.rest[:room]
@@ -394,6 +403,7 @@ class _Teller:
                 self.save()
             if self.journal is not None:
                 self.journal.tell(self.watch)
+            self.torn = False
 
     def _find_place(self) -> None:
         """Where the input goes on after the last line that was taken."""

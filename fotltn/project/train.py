@@ -5,12 +5,9 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import signal
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 
 import torch
 
@@ -32,6 +29,7 @@ from fotltn.project.problem import problem_of
 from fotltn.project.sampled import Sampled, sample_project
 from fotltn.project.stored import versions
 from fotltn.project.world import NOTHING, InMemory, in_precision
+from fotltn.stop import interrupts
 
 #: Of automata, the most steps that worlds are sampled by without being asked to: about an hour.
 _STEPS = 3e11
@@ -258,28 +256,6 @@ def check_target(target: Path) -> None:
         raise DataError(f"cannot write {target}: {error.strerror}") from None
     if not os.access(target.parent, os.W_OK | os.X_OK):
         raise DataError(f"cannot write {target}: the folder around it cannot be written to")
-
-
-@contextmanager
-def interrupts() -> Iterator[Callable[[], bool]]:
-    """Ctrl-C, once, as a question that training asks after every epoch; twice, as usual."""
-    asked = False
-
-    def note(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-        nonlocal asked
-        if asked:
-            raise KeyboardInterrupt
-        asked = True
-
-    try:
-        before = signal.signal(signal.SIGINT, note)
-    except ValueError:  # not in the main thread
-        yield lambda: False
-        return
-    try:
-        yield lambda: asked
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def without_axioms(config: Config) -> Config:

@@ -20,7 +20,8 @@ from fotltn.errors import DataError, Diagnostic, FotError, InterruptedTrainingEr
 from fotltn.files import write_files
 from fotltn.project.config import Config, config_of, read_config
 from fotltn.project.toml import FILE, read_toml, show_toml, table_of
-from fotltn.project.train import interrupts, train
+from fotltn.project.train import train
+from fotltn.stop import interrupts
 
 JudgedBy = Literal["pr_auc", "roc_auc", "accuracy", "log_loss", "brier"]
 Cluster = Literal["local", "slurm"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from typer.testing import CliRunner
 from fotltn.cli.main import app
 from fotltn.errors import DataError
 from fotltn.monitor.sources import FollowedFile
+from fotltn.monitor.watch import Watch
 from tests.cli.conftest import EXAMPLE
 from tests.patience import PATIENCE
 
@@ -371,3 +373,45 @@ def test_the_place_in_a_file_is_looked_up_for_snapshots(tmp_path, monkeypatch):
     assert len(marks) < 10
     place = json.loads((tmp_path / "state" / "watch.json").read_text())["place"]
     assert (place["offset"], place["lines"]) == (steps.stat().st_size, 100)
+
+
+def test_ctrl_c_stops_between_steps_and_the_next_run_continues(tmp_path):
+    """Even with --end: a watch with a state was stopped, and its trace did not end."""
+    steps = tmp_path / "steps.jsonl"
+    steps.write_text(
+        "".join(f'{{"facts": [["Crossing", "p{n % 7}"]]}}\n' for n in range(200))
+        + '{"facts": [["OnSidewalk", "p1"]]}\n'
+    )
+    state, other = tmp_path / "state", tmp_path / "other"
+    args = ["--input", str(steps), "--end", "final", "--every", "1", "--json"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "fotltn", "watch", THEORY, *args, "--state", str(state)],
+        stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    process.stdout.readline()  # in the middle of many lines
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=PATIENCE)
+    assert process.returncode == 130
+    told = run(*args, "--state", str(state))
+    assert told.exit_code == 3, told.stderr
+    run(*args, "--state", str(other))
+    assert (state / "events.jsonl").read_text() == (other / "events.jsonl").read_text()
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_ctrl_c_waits_for_the_end_of_a_step_unless_it_comes_twice(times, monkeypatch):
+    """Without a state, one ends the trace where it was, and two end the program at once."""
+    step, done = Watch.steps, []
+
+    def slow(self: Watch, lines):
+        for _ in range(times):
+            signal.raise_signal(signal.SIGINT)
+        yield from step(self, lines)
+        done.append(self.count)
+
+    monkeypatch.setattr(Watch, "steps", slow)
+    result = run("--input", str(STEPS), "--every", "2")
+    assert result.exit_code == 130
+    assert done == ([2] if times == 1 else [])
+    assert ("2 steps, in all" in result.stdout) == (times == 1)
