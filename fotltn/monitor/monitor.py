@@ -202,7 +202,9 @@ class Monitor(StepLoop[States]):
         """The values of axioms, for each of the rows that the limits follow."""
         now = self.limits.values()
         limits = self.limits.bounds(self.horizon) if not self.ended else {}
-        whole = self.history.values(self._whole_trace(), self.semantics, threshold=self.threshold)
+        from_history = self.history.values(
+            self._whole_trace(), self.semantics, threshold=self.threshold
+        )
         rows = []
         for axiom in self.theory.axioms:
             name = axiom.name
@@ -210,7 +212,7 @@ class Monitor(StepLoop[States]):
                 low, high = limits.get(name, (now[name], now[name]))
                 rows.append((name, map(ValueBounds, now[name], low, high)))
             elif name in self.valueless:
-                value = whole.get(name)
+                value = from_history.get(name)
                 known = self.ended and value is not None
                 bounds = ValueBounds(value, *((value, value) if known else (0.0, 1.0)))
                 rows.append((name, itertools.repeat(bounds)))

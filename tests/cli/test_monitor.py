@@ -7,11 +7,14 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from fotltn.cli.main import app
+from fotltn.monitor.monitor import Monitor
+from fotltn.syntax.load import load_theory
 from tests.cli.conftest import EXAMPLE
 from tests.patience import PATIENCE
 
@@ -79,6 +82,29 @@ def test_json_is_an_object_a_line():
     shown = [json.loads(line) for line in crisp.stdout.splitlines()]
     assert [s.get("step") for s in shown] == [3, None]
     assert "value" not in shown[0]["axioms"][0]
+
+
+@pytest.mark.parametrize("every", [1, 3])
+def test_json_has_the_values_after_each_step(every):
+    """Those of many lines at once are those of a monitor that is asked after each step."""
+    lines = STEPS.read_text().splitlines()
+    lines += [line.replace("bo", "b\\u00f6") for line in lines[1:]] * 3
+    found = run("--json", "--every", str(every), text="\n".join(lines) + "\n")
+    *shown, final = [json.loads(line) for line in found.stdout.splitlines()]
+    monitor = Monitor(load_theory(Path(THEORY)), header=lines[0])
+    wanted = []
+    for line in lines[1:]:
+        states = monitor.step(line)
+        if monitor.count % every == 0:
+            wanted.append((states.step, states, monitor.values()))
+    wanted.append((None, monitor.finish(), monitor.values()))
+    assert [s.get("step") for s in [*shown, final]] == [step for step, _, _ in wanted]
+    for printed, (_, states, values) in zip([*shown, final], wanted, strict=True):
+        for axiom, state in zip(printed["axioms"], states, strict=True):
+            value = values[state.axiom]
+            numbers = [axiom.pop(key) for key in ("value", "low", "high")]
+            assert axiom == state.as_dict()
+            assert numbers == [pytest.approx(n) for n in (value.now, value.low, value.high)]
 
 
 def test_options_choose_the_meaning():
