@@ -204,7 +204,9 @@ def redis_lines(
                         refused = f"entry {after} of the stream '{stream}' has no field 'step'"
                     lines.append(Arrived(InputLine(f"{stream} {after}", 1, text), after, refused))
                 yield lines
-    except (redis.RedisError, ValueError) as error:
+    except DataError:
+        raise
+    except (redis.RedisError, ValueError) as error:  # an address may be wrong, too
         raise DataError(f"cannot read the stream '{stream}' of {_masked(url)}: {error}") from None
 
 
