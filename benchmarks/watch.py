@@ -24,7 +24,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -40,7 +40,7 @@ from fotltn.logic import core as c
 from fotltn.logic.check import CheckedTheory
 from fotltn.monitor.journal import Journal
 from fotltn.monitor.monitor import Keep, Monitor
-from fotltn.monitor.steps import Header
+from fotltn.monitor.steps import Header, StepInput
 from fotltn.monitor.trace import steps as trace_steps
 from fotltn.monitor.verdicts import StateLines
 from fotltn.monitor.watch import Watch
@@ -262,7 +262,7 @@ class Kill:
             yield thing
 
 
-def run_steps(watch: Watch, journal: Journal, steps: list[dict[str, Any]], kill: Kill) -> None:
+def run_steps(watch: Watch, journal: Journal, steps: Sequence[StepInput], kill: Kill) -> None:
     """Take steps, and write what comes of them."""
     events = watch.steps(kill.count(steps, "steps"))
     journal.write(kill.count(events, "events"))

@@ -196,28 +196,27 @@ class Monitor(StepLoop[States]):
         if self.count == 0:
             raise DataError("a trace has at least one step, but there was none")
         self.limits.follow(self.graded)
-        return next(self._rows_of_values(1))
+        (values,) = self._rows_of_values(1)
+        return values
 
-    def _rows_of_values(self, count: int) -> Iterator[dict[str, ValueBounds]]:
+    def _rows_of_values(self, count: int) -> list[dict[str, ValueBounds]]:
         """The values of axioms, for each of the rows that the limits follow."""
         now = self.limits.values()
         limits = self.limits.bounds(self.horizon) if not self.ended else {}
         from_history = self.history.values(
             self._whole_trace(), self.semantics, threshold=self.threshold
         )
-        rows = []
+        columns: dict[str, Iterator[ValueBounds]] = {}
         for axiom in self.theory.axioms:
             name = axiom.name
             if name in now:
                 low, high = limits.get(name, (now[name], now[name]))
-                rows.append((name, map(ValueBounds, now[name], low, high)))
+                columns[name] = map(ValueBounds, now[name], low, high)
             elif name in self.valueless:
                 value = from_history.get(name)
-                known = self.ended and value is not None
-                bounds = ValueBounds(value, *((value, value) if known else (0.0, 1.0)))
-                rows.append((name, itertools.repeat(bounds)))
-        for _ in range(count):
-            yield {name: next(column) for name, column in rows}
+                ends = (0.0, 1.0) if value is None or not self.ended else (value, value)
+                columns[name] = itertools.repeat(ValueBounds(value, *ends))
+        return [{name: next(column) for name, column in columns.items()} for _ in range(count)]
 
     def _whole_trace(self) -> list[str]:
         """The axioms whose values come from the history."""
@@ -282,10 +281,10 @@ class Monitor(StepLoop[States]):
             return
         count, self._waiting = self._waiting, 0
         waiting, self._cells = self._cells, []
-        tables, self._results = self._results, []
+        by_step, self._results = self._results, []
         degrees = self.columns.laid_out(waiting)
         truth = degrees >= self.threshold
-        results = {n: np.concatenate([r[n] for r in tables]) for n in self.intake.changing}
+        results = {n: np.concatenate([r[n] for r in by_step]) for n in self.intake.changing}
         fixed = self._fixed()
         stretch = Stretch(
             self.count,
@@ -299,22 +298,23 @@ class Monitor(StepLoop[States]):
         rows = self.crisp.run(stretch, truth)
         first, self.count = self.count, self.count + count
         every = self.values_every
-        ends = (
-            [] if every is None else [*range(first - first % every + every, self.count + 1, every)]
-        )
+        ends: Sequence[int] = ()
+        if every is not None:
+            ends = range(first - first % every + every, self.count + 1, every)
         at_once = bool(ends) and self._many_values()
         graded = self.graded
         if self.graded.roots:
             tables = self.columns.tables(degrees)
             graded = self.graded.run(count, tables, results, ends if at_once else ())
         self.history.run(count, degrees, results)
-        values: Iterator[dict[str, ValueBounds]] = iter(())
+        values: list[dict[str, ValueBounds]] = []
         if ends:
             self.limits.follow(graded)
             values = self._rows_of_values(len(ends))
+        rest = iter(values)
         for states in self._judged(first, rows):
             wanted = every is not None and (states.step + 1) % every == 0
-            yield replace(states, values=next(values)) if wanted else states
+            yield replace(states, values=next(rest)) if wanted else states
 
     # --- verdicts -----------------------------------------------------------------------------
 

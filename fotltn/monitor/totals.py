@@ -93,13 +93,16 @@ class Total:
             top, unit, old = self._rescaled(errors.amax(-1), p)
             powers = _power(errors / unit.unsqueeze(-1), p)
             # Powers relative to the largest of all must not vanish beside it.
-            if not bool(((powers < _TINY) & (errors > 0)).any()):
+            lost = ((powers < _TINY) & (errors > 0)).any() | (
+                (old < _TINY) & (self.total > 0)
+            ).any()
+            if not bool(lost):
                 start = old.unsqueeze(-1)
                 sums = torch.cat([start, start + powers.cumsum(-1)], -1)
                 total = sums.index_select(-1, torch.tensor(counts)).movedim(-1, 0).squeeze(1)
                 shape = (-1, *[1] * (total.dim() - 1))
-                count = self.count + torch.tensor(counts, dtype=u.dtype).reshape(shape)
-                return Total(self.rule, total, top, count)
+                more = torch.tensor(counts, dtype=u.dtype).reshape(shape)
+                return Total(self.rule, total, top, self.count + more)
         totals, done, now = [], 0, self
         for count in counts:
             now, done = now.plus(u[..., done:count]), count

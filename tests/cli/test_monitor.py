@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from fotltn.cli.main import app
 from fotltn.monitor.monitor import Monitor
+from fotltn.monitor.verdicts import States, ValueBounds
 from fotltn.syntax.load import load_theory
 from tests.cli.conftest import EXAMPLE
 from tests.patience import PATIENCE
@@ -92,7 +93,7 @@ def test_json_has_the_values_after_each_step(every):
     found = run("--json", "--every", str(every), text="\n".join(lines) + "\n")
     *shown, final = [json.loads(line) for line in found.stdout.splitlines()]
     monitor = Monitor(load_theory(Path(THEORY)), header=lines[0])
-    wanted = []
+    wanted: list[tuple[int | None, States, dict[str, ValueBounds]]] = []
     for line in lines[1:]:
         states = monitor.step(line)
         if monitor.count % every == 0:

@@ -271,7 +271,8 @@ def broker(tmp_path: Path) -> Iterator[tuple[str, Any]]:
 
 def test_a_redis_server_that_is_gone_for_a_while_is_waited_for(tmp_path):
     redis = pytest.importorskip("redis", reason="the package redis is not installed")
-    socket, notes = tmp_path / "redis.sock", []
+    socket = tmp_path / "redis.sock"
+    notes: list[str] = []
     kept = ["--appendonly", "yes", "--appendfsync", "always"]
     steps = lines(9)
     with redis_server(socket, *kept), redis.Redis.from_url(f"unix://{socket}") as client:
