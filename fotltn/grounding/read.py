@@ -16,13 +16,14 @@ import pyarrow.compute as pc
 import pyarrow.csv as csv
 import pyarrow.parquet as parquet
 
-from fotltn.errors import DataError
+from fotltn.errors import DataError, Diagnostic
 from fotltn.files import opened
 from fotltn.grounding.cells import NUMBERED, by_word, in_one_dictionary, with_words, words_of
 from fotltn.grounding.sql import QUERY, QueryRoom, no_rows, run_query
 
 _CSV = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 _HEAD = 1 << 20  # limit on the bytes of the first line
+_OTHER_DELIMITERS = ("\t", ";", ",")
 _PARQUET = (".parquet", ".pq")
 _BATCH = 2**17  # rows per batch
 _ANY_ROOM = QueryRoom()
@@ -200,8 +201,20 @@ def _csv_file(path: Path) -> _CsvFile:
         names = [n.strip() for n in next(text.reader([header], delimiter=delimiter))]
     except text.Error as error:
         raise DataError(f"cannot read {path}: the names of its columns: {error}") from None
+    other = next((d for d in _OTHER_DELIMITERS if d != delimiter and d in header), None)
+    if len(names) == 1 and other is not None:
+        raise DataError(_other_delimiter(path, other))
     filled = re.search(b"[\r\n].", head, re.DOTALL) is not None
     return _CsvFile(stream, names, delimiter, filled)
+
+
+def _other_delimiter(path: Path, delimiter: str) -> Diagnostic:
+    word = {"\t": "tabs", ",": "commas", ";": "semicolons"}[delimiter]
+    hint = "save the file with commas between cells and points in numbers, or with tabs as .tsv"
+    named = {"\t": ".tsv", ",": ".csv"}
+    if delimiter in named:
+        hint = f"rename the file, so that its name ends in {named[delimiter]}"
+    return Diagnostic(f"cannot read {path}: its cells seem to be separated by {word}", hint=hint)
 
 
 def _read_csv(path: Path) -> pa.Table:

@@ -134,7 +134,7 @@ def _labelled(
 
     best = max(tables, key=rank)  # the first among equals
     if not rank(best)[-1] and not rank(best)[0]:
-        raise no_truth([t.path for t in tables])
+        raise no_truth(tables)
     return best
 
 

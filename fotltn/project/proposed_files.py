@@ -19,7 +19,8 @@ _FEW = 5  # with fewer entities, none are held back for testing
 def theory_text(proposal: Proposal) -> str:
     """Return the text of the proposed theory."""
     files = [t.file for t in proposal.tables if not t.note]
-    lines = [f"# What {listed(files)} state, and rules that hold on the labels.", ""]
+    verb = "states" if len(files) == 1 else "state"
+    lines = [f"# What {listed(files)} {verb}, and rules that hold on the labels.", ""]
     lines += [f"sort {', '.join(proposal.sorts)}"]
     for table in proposal.tables:
         if declared := list(_declared(table)):

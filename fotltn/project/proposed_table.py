@@ -22,6 +22,8 @@ _TRACES = re.compile(
     r"([_ ]?(id|name|nr|no))?",
     re.IGNORECASE,
 )
+#: Dates that are not written like 2013-01-31.
+_DATE = re.compile(r"(?!\d{4}-\d\d-)\d{1,4}[./-]\d{1,2}[./-]\d{1,4}(\D|$)")
 _PARTS = ({"train", "training"}, {"val", "valid", "validation", "dev"}, {"test", "testing"})
 WORDS = 20  # a column with at most this many words can be a category
 
@@ -156,13 +158,22 @@ def _keys(table: ProposedTable, learn: Collection[str]) -> RowKeys | None:
 def no_keys(table: ProposedTable, learn: Collection[str]) -> Diagnostic:
     """Describe the error that nothing tells rows apart."""
     names, times = _candidates(table, learn)
-    known = f"{listing([c.name for c in names]) or 'no column'} could name entities"
+    known = listing([c.name for c in names]) if names else "no column"
+    known += " could name entities"
     known += f", {listing([c.name for c in times])} could be times" if times else ""
-    return Diagnostic(
-        f"{table.path}: rows cannot be told apart by an entity and a time: {known}",
-        hint="give every row an id, or an entity and a time: a whole number in a column 'time', a "
-        "date, or a time stamp such as 2013-01-31T17:05; none of these cells may be empty",
+    hint = (
+        "give every row an id, or an entity and a time: a whole number in a column 'time', a date "
+        "such as 2013-01-31, or a time stamp such as 2013-01-31T17:05; none of these cells may be "
+        "empty"
     )
+    if dates := [c for c in names if all(_DATE.match(word) for word in c.words)]:
+        column = dates[0]
+        hint = (
+            f"column '{column.name}' has dates such as '{column.words[0]}'; write the year first, "
+            "then the month: 2013-01-31, or 2013-01-31T17:05 with a time of day"
+        )
+    message = f"{table.path}: rows cannot be told apart by an entity and a time: {known}"
+    return Diagnostic(message, hint=hint)
 
 
 def _at_times(
@@ -256,8 +267,11 @@ def fill_roles(table: ProposedTable, learn: Collection[str], taken: set[str]) ->
         elif column.name in learn:
             raise DataError(
                 f"{table.path}: '{column.name}' cannot be learned, because it is not true or false "
-                "(1 or 0, empty if unknown)"
+                f"(1 or 0, empty if unknown){_strange(column)}"
             )
+        elif len(column.words) == 1 and column.gaps and not column.is_number:
+            word = column.words[0]
+            column.why = f"only '{word}'{empty}; for a predicate, write yes and no"
         elif 2 * column.gaps > table.rows:
             column.why = f"{column.gaps:,} of {table.rows:,} cells are empty"
         elif is_split(column):
@@ -268,6 +282,7 @@ def fill_roles(table: ProposedTable, learn: Collection[str], taken: set[str]) ->
             column.role, column.why = Role.FEATURE, f"numbers{empty}"
         elif 2 <= len(column.words) <= WORDS:
             column.role, column.why = Role.CATEGORY, f"{len(column.words)} different words{empty}"
+            column.why += _strange(column)
         else:
             column.why = f"{len(column.words):,} different words"
         if pairs and column.role in (Role.FEATURE, Role.CATEGORY):
@@ -281,13 +296,20 @@ def is_split(column: TableColumn) -> bool:
     return bool(words & _PARTS[0] and words & _PARTS[2]) and words <= set().union(*_PARTS)
 
 
-def no_truth(paths: Sequence[Path]) -> DataError:
+def _strange(column: TableColumn) -> str:
+    """Say which words keep a column from being true or false; empty if that is not the reason."""
+    words = column.strange_words
+    verb = "is" if len(words) == 1 else "are"
+    return f"; {listing(words, 3)} {verb} neither true nor false" if words else ""
+
+
+def no_truth(tables: Sequence[ProposedTable]) -> DataError:
     """Build the error that there is nothing to learn."""
-    place = f"{paths[0]}: no column" if len(paths) == 1 else "no column of any table"
-    return DataError(
-        f"{place} is true or false, so there is nothing to learn; add one with 1 and 0, empty if "
-        "unknown"
-    )
+    place = f"{tables[0].path}: no column" if len(tables) == 1 else "no column of any table"
+    hint = "add one with 1 and 0, empty if unknown"
+    if almost := [c for t in tables for c in t.columns if c.strange_words]:
+        hint = f"leave unknown cells empty: in '{almost[0].name}',{_strange(almost[0])[1:]}"
+    return DataError(f"{place} is true or false, so there is nothing to learn; {hint}")
 
 
 def choose_learned(tables: Sequence[ProposedTable], learn: Collection[str]) -> None:
@@ -298,7 +320,7 @@ def choose_learned(tables: Sequence[ProposedTable], learn: Collection[str]) -> N
     """
     truths = [c for t in tables for c in t.of(Role.GIVEN) if not t.several]
     if not truths:
-        raise no_truth([t.path for t in tables])
+        raise no_truth(tables)
     of_first = [c for c in tables[0].of(Role.GIVEN) if c in truths]
     chosen = [c for c in truths if c.name in learn] or [c for c in truths if c.gaps]
     for column in chosen or (of_first or truths)[-1:]:

@@ -85,6 +85,13 @@ class TableColumn:
         return bool(self.words) and all(_truth(word) is not None for word in self.words)
 
     @property
+    def strange_words(self) -> list[str]:
+        """The words that are neither true nor false, in a column that has both true and false."""
+        truths = {_truth(word) for word in self.words}
+        both = truths >= {0.0, 1.0}
+        return [word for word in self.words if _truth(word) is None] if both else []
+
+    @property
     def is_worded(self) -> bool:
         """Whether cells are true or false by words such as yes and no, not by numbers."""
         return self.is_truth and not self.is_number

@@ -4,6 +4,7 @@ import csv
 import itertools
 import json
 import random
+import re
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -317,6 +318,18 @@ def test_machines_are_told_the_same(tmp_path, call):
 
 WRONG: dict[str, tuple[list[str], list[list[object]], str]] = {
     "nothing to learn": (["who", "size"], [["a", 1.5], ["b", 2]], "no column is true or false"),
+    "unknown is not empty": (
+        ["who", "sick"], [["a", "yes"], ["b", "no"], ["c", "?"]],
+        "there is nothing to learn; leave unknown cells empty: in 'sick', '\\?' is neither true",
+    ),
+    "dates with the day first": (
+        ["who", "day", "late"],
+        [[w, t, 1] for w in "ab" for t in ("01.04.2024", "02.04.2024")],
+        "column 'day' has dates such as '01.04.2024'; write the year first",
+    ),
+    "nothing that names": (
+        ["size", "late"], [[1.5, 1], [2.5, 0]], "time: no column could name entities",
+    ),
     "no rows": (["who", "late"], [], "there are no rows"),
     "no entities": (
         ["who", "late"], [["a", 1], ["a", 0]], "rows cannot be told apart",
@@ -358,6 +371,25 @@ def test_what_cannot_be_learned(tmp_path, call):
         status, _, err = call("new", tmp_path / "project", *options)
         assert (status, expected in err) == (1, True)
         assert not (tmp_path / "project").exists()
+
+
+def test_a_column_of_ticks_is_not_used_and_says_why(tmp_path):
+    rows = [["a", 1, "x"], ["b", 0, ""], ["c", "", ""], ["d", "", ""]]
+    proposal = propose(write(tmp_path / "t.csv", ["who", "late", "seen"], rows))
+    (seen,) = [c for c in proposal.main.columns if c.name == "seen"]
+    assert seen.role is Role.UNUSED
+    assert seen.why == "only 'x', 3 empty; for a predicate, write yes and no"
+    assert theory_text(proposal).startswith("# What t.csv states, and rules")
+
+
+def test_words_that_keep_a_column_from_being_learned(tmp_path):
+    rows = [["a", 1, "yes"], ["b", 0, "no"], ["c", "", "?"], ["d", "", "open"], ["e", "", "no"]]
+    path = write(tmp_path / "t.csv", ["who", "late", "sick"], rows)
+    strange = "'?', 'open' are neither true nor false"
+    (sick,) = [c for c in propose(path).main.columns if c.name == "sick"]
+    assert (sick.role, sick.why) == ("category", f"4 different words; {strange}")
+    with pytest.raises(DataError, match=re.escape(f"empty if unknown); {strange}")):
+        propose(path, ["sick"])
 
 
 def test_yes_and_no_are_true_and_false(tmp_path):

@@ -52,7 +52,8 @@ BAD = {
     ),
     "semicolons": (
         "predicate;arg1;time\nStop;a;0",
-        f"f.csv: no column 'predicate' (found 'predicate;arg1;time')~{COLUMNS}",
+        "cannot read f.csv: its cells seem to be separated by semicolons~save the file with commas "
+        "between cells and points in numbers, or with tabs as .tsv",
     ),
     "doubled column": ("predicate,arg1,arg1\nCar,a,a", "f.csv: the column 'arg1' occurs twice"),
     "unknown column": (
@@ -225,6 +226,16 @@ FILES = {
     "blank.csv": (b"\n\n", "it is empty; the first line must name the columns"),
     "mark.csv": (b"\xef\xbb\xbf", "it is empty; the first line must name the columns"),
     "empty.csv.gz": (gzip.compress(b""), "it is empty; the first line must name the columns"),
+    "tabs.csv": (
+        b"hive\tweight\nAlder\t27.8\n",
+        "its cells seem to be separated by tabs\n"
+        "      = rename the file, so that its name ends in .tsv",
+    ),
+    "commas.tsv": (
+        b"hive,weight\nAlder,27.8\n",
+        "its cells seem to be separated by commas\n"
+        "      = rename the file, so that its name ends in .csv",
+    ),
     "facts.txt": (b"predicate\n", f"the name must end in one of {SUFFIXES}"),
     "facts": (b"predicate\n", f"the name must end in one of {SUFFIXES}"),
     "csv": (b"predicate\n", f"the name must end in one of {SUFFIXES}"),
