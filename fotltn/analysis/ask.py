@@ -59,6 +59,12 @@ class Answer:
     high: Tensor | None = None
     worlds: tuple[int, ...] = ()
 
+    def __repr__(self) -> str:
+        """Return the number of values, and their range."""
+        values = [value for row in self.bindings() for value in row.values]
+        ends = "" if not values else f" from {degree(min(values))} to {degree(max(values))}"
+        return f"<{self.text}: {len(values):,} value{'s' * (len(values) != 1)}{ends}>"
+
     def _repr_html_(self) -> str:
         several, over_time = len(self.lengths) > 1, len(self.times) > 1
         variables = [a.name for a in self.axes]

@@ -105,6 +105,10 @@ class WorstCells(CellTally):
         """How many cells are violated, how many weak, and how many do not count, in words."""
         return self.words(f"{count(self.weak)} not fully true")
 
+    def __repr__(self) -> str:
+        """Return the value and the counts; iterate to see the cells."""
+        return f"<{self.axiom}: value {degree(self.value)}; {self.summary}; {len(self)} listed>"
+
     def _repr_html_(self) -> str:
         heads = ["violated", "share", "value", "if", "then", "time", "binding", "atoms"]
         rows = [

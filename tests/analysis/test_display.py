@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from dataclasses import replace
 
 import pytest
@@ -138,7 +139,13 @@ def test_a_model_shows_how_far_its_axioms_hold():
     assert repr(model.history).startswith("<2 epochs: loss ")
     assert repr(model.history[:1]).startswith("(Epoch(number=1,")
     assert model.fixed == ("Near",)
-    assert shown(model.ask("Stop(x)", at="all")).count("ego") >= 1
+    answer = model.ask("Stop(x)", at="all")
+    assert shown(answer).count("ego") >= 1
+    assert re.fullmatch(r"<Stop\(x\): 2 values from 0\.\d{3} to 0\.\d{3}>", repr(answer))
+    listed = repr(model.violations("A1", top=1))
+    assert re.fullmatch(
+        r"<A1: value 0\.\d{3}; \d of 2 cells (is|are) violated, .*; 1 listed>", listed
+    )
     reason = model.why("A1", {"x": "ego"}, time=0)
     heat = model.truth_over_time("A1")
     assert reason.tree.value == pytest.approx(float(heat.values[0, 0]), abs=1e-6)
