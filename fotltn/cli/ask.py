@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from fotltn.evaluation import Time
     from fotltn.posterior.posterior import Posterior
 
-_FEWEST = 30  # worlds of which shares say something
+_FEWEST = 30  # the fewest worlds from which a share is worth reading
 
 
 class Order(StrEnum):
@@ -124,12 +124,12 @@ def ask(
 
 
 def _few(worlds: tuple[int, ...], posterior: Posterior | None) -> Iterator[Diagnostic]:
-    """A warning if few worlds obey a condition."""
+    """Return a warning if few worlds obey a condition."""
     fewest = min(worlds, default=0)
     if posterior is not None and fewest < _FEWEST:
         where = " in a trace" if len(worlds) > 1 else ""
         yield Diagnostic(
             f"only {fewest} of {posterior.count} sampled worlds obey the condition{where}",
-            hint="for narrower intervals, state it as a fact, and train again",
+            hint="for narrower intervals, state the condition as a fact, and train again",
             severity=Severity.WARNING,
         )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def asked_model(
     path: Path, data: Sequence[Path] | None, horizon: int | None = None, *, evidence: bool = False
 ) -> Model:
-    """The model of a command, over new data or times if asked; what is odd in these is said."""
+    """Load the model of a command, over new data or times if asked; print warnings about these."""
     from fotltn.project.find import find_model
 
     if evidence and not data:
@@ -50,7 +50,7 @@ def asked_model(
 
 
 def asked_blocks(path: Path, data: Sequence[Path] | None) -> BlockedModel | None:
-    """The model of a command over all blocks of prepared data, if it is asked about these."""
+    """Return the model over all blocks of prepared data, if the command is about prepared data."""
     from fotltn.project.blocked import is_prepared, model_on_disk, model_over_blocks
     from fotltn.project.config import read_config
     from fotltn.project.find import find_model, is_project
@@ -59,7 +59,7 @@ def asked_blocks(path: Path, data: Sequence[Path] | None) -> BlockedModel | None
         if not any(is_prepared(one) for one in data):
             return None
         if len(data) > 1:
-            raise DataError("prepared data are given alone: --data is one folder of them")
+            raise DataError("prepared data come alone: --data must be their one folder")
         return model_over_blocks(find_model(path), data[0])
     if not is_project(path):
         return None
@@ -68,7 +68,7 @@ def asked_blocks(path: Path, data: Sequence[Path] | None) -> BlockedModel | None
 
 
 def refuse_evidence(evidence: bool) -> None:
-    """Refuse labels as evidence where there are no worlds to sample."""
+    """Raise an error for labels as evidence if there are no worlds to sample."""
     if evidence:
         raise DataError("--evidence is for sampled worlds, and prepared data have none")
 
@@ -76,9 +76,10 @@ def refuse_evidence(evidence: bool) -> None:
 def _first_block(model: Model) -> Diagnostic:
     traces = len(model.facts.traces)
     return Diagnostic(
-        f"the data were prepared in blocks, and this answers for the first one, of {traces} "
+        "the data were prepared in blocks, and this answer is about the first "
+        f"block only, of {traces} "
         f"{'trace' if traces == 1 else 'traces'}",
         severity=Severity.WARNING,
-        hint="score, audit, rules and predict go over all: give the project, or its prepared data "
-        "as --data",
+        hint="score, audit, rules and predict read all blocks: name the project, or "
+        "its prepared data with --data",
     )

@@ -26,17 +26,19 @@ _LEGEND = (
 )
 
 _SUGGESTED = (
-    "Active: where the antecedent is true. Slope: how far the axiom moves when all that is learned "
-    "does, from 0.5; share: of the slopes of all axioms, by weight. Guarded: how many times the "
-    "slope would be with its given conditions as a guard."
+    "Active: where the antecedent is true. Slope: how far the axiom's value "
+    "moves if all learned facts move, from 0.5; share: its part of the "
+    "slopes of all axioms, by weight. Guarded: how many times larger the "
+    "slope would be with the axiom's given conditions as a guard."
 )
 
 _DRAWS = 3
 
 _GAINED = (
-    "What each axiom adds beside all others, on a fifth of the labels that is held back: means "
-    "over the draws, and in how many it is better with the axiom than without. A gain in log-loss "
-    "is a fall. With all axioms, PR-AUC is {area} and log-loss {loss}."
+    "What each axiom adds to all others, on a fifth of the labels, which is "
+    "held back: means over the draws, and the number of draws that are "
+    "better with the axiom than without. For log-loss, a gain is a fall. "
+    "With all axioms, PR-AUC is {area} and log-loss {loss}."
 )
 
 
@@ -54,7 +56,8 @@ def audit(
     suggest: Annotated[
         bool,
         typer.Option(
-            "--suggest", help="Say how much each axiom moves what is learned, and rewrite the weak."
+            "--suggest",
+            help="Say how much each axiom moves learned predicates, and rewrite weak ones.",
         ),
     ] = False,
     gain: Annotated[
@@ -66,7 +69,9 @@ def audit(
     draws: Annotated[
         int | None,
         typer.Option(
-            "--draws", min=1, help="With --gain: how often labels are divided.  [default: 3]"
+            "--draws",
+            min=1,
+            help="With --gain: how often to draw the labels that are held back.  [default: 3]",
         ),
     ] = None,
     as_json: Json = False,
@@ -74,9 +79,9 @@ def audit(
     """Audit the axioms: what their values rest on, and their worth.
 
     Values are shown beside those of predictions that know nothing. For a project, axioms are
-    evaluated on its facts, and what no fact states is false; for a model, on its predictions as
-    well. With --gain, Ctrl-C stops, and the same command goes on. Exit status: 0 even if there are
-    warnings, 1 if the input has errors, 2 for a wrong call, 130 after Ctrl-C.
+    evaluated on its facts, and whatever no fact states is false; for a model, on its predictions as
+    well. With --gain, Ctrl-C stops, and the same command continues. Exit status: 0 even if there
+    are warnings, 1 if the input has errors, 2 for a wrong call, 130 after Ctrl-C.
     """
     check_share(threshold)
     from fotltn.project.find import is_project
@@ -84,7 +89,7 @@ def audit(
     before = is_project(path)
     if gain:
         if not before or data:
-            raise DataError("--gain trains a project, on its own data: fotltn audit PROJECT --gain")
+            raise DataError("--gain trains a project on its own data: fotltn audit PROJECT --gain")
         if suggest or threshold is not None or end is not None:
             raise DataError("--gain cannot be combined with --suggest, --threshold or --end")
         _gain(path, _DRAWS if draws is None else draws, as_json)
@@ -107,7 +112,7 @@ def _audited(
     *,
     before: bool,
 ) -> Audit:
-    """The audit of a project before training, or of a model, over all blocks if there are some."""
+    """Audit a project before training, or a model; over all blocks if data are prepared."""
     from fotltn.project.blocked import project_on_disk
     from fotltn.project.config import read_config
     from fotltn.project.find import audit_labels
@@ -128,7 +133,7 @@ def _audited(
 
 
 def _gain(path: Path, draws: int, as_json: bool) -> None:
-    """What each axiom brings on labels that are held back."""
+    """Measure and print how much each axiom helps on labels that are held back."""
     from fotltn.cli.terminal import bar
     from fotltn.project.config import read_config
     from fotltn.project.gain import average, better, gains
@@ -157,7 +162,7 @@ def _gain(path: Path, draws: int, as_json: bool) -> None:
 
 
 def _suggest(audited: Audit) -> None:
-    """The influence of each axiom, why some have none, and those that a guard helps, rewritten."""
+    """Print the influence of each axiom, why some have none, and a guarded form of weak ones."""
     from fotltn.analysis.influence import Weakness
 
     table = grid("axiom", "active", "slope", "share", "guarded", left=["axiom"])
@@ -182,10 +187,10 @@ def _suggest(audited: Audit) -> None:
         say(*(f"{', '.join(names)}: {why.meaning}" for why, names in others.items()))
         print()
     if rewritten:
-        say("What a guard would give ten times as much or more, rewritten:")
+        say("Axioms whose slope a guard would make at least ten times as large, rewritten:")
         emit_text("\n".join(rewritten) + "\n")
     else:
-        say("No axiom would have ten times its slope with a guard.")
+        say("A guard would not make the slope of any axiom ten times as large.")
 
 
 def _print(audited: Audit, before: bool) -> None:
@@ -212,10 +217,10 @@ def _print(audited: Audit, before: bool) -> None:
 
 
 def _sentences(audited: Audit) -> list[str]:
-    """The warnings about axioms; what is said of several is said once."""
+    """Return the warnings about axioms; one that concerns several axioms appears once."""
     groups: dict[str, list[str]] = {}
     for warning in audited.warnings:
-        if warning.axiom is not None:  # that about all axioms is the last line
+        if warning.axiom is not None:  # the warning about all axioms is the last line
             groups.setdefault(warning.message.removeprefix(warning.axiom), []).append(warning.axiom)
     return [
         f"{names[0]}{rest}" if len(names) == 1 else f"{', '.join(names)}: {_each(rest)}"

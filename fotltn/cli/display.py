@@ -1,4 +1,4 @@
-"""What training looks like: a live view in a terminal, a line now and then elsewhere."""
+"""Show training: a live view in a terminal, and a line now and then elsewhere."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ if TYPE_CHECKING:
     from fotltn.posterior.run import SamplingProgress
     from fotltn.project.model import Model
 
-_SECONDS = 10.0  # between lines where there is no terminal
+_SECONDS = 10.0  # seconds between two lines without a terminal
 
-_BACK = 10  # epochs, from which on a value goes up or down
-_STEADY = 0.0015  # a change that is none
-_STAY = 6  # axioms of the summary that stays
+_BACK = 10  # epochs over which a trend is measured
+_STEADY = 0.0015  # a smaller change is no trend
+_STAY = 6  # axioms in the summary that stays on the screen
 
 
 class Display(Callback):
-    """Shows epochs, or sweeps, as they come: a callback of training."""
+    """Shows each epoch or sweep when it ends: a callback of training."""
 
     def __init__(
         self, sweeps: int | None = None, *, quiet: bool = False, patient: bool = False
     ) -> None:
-        """Nothing is shown before the first of them; without a terminal, if patient, for long.
+        """Show nothing before the first epoch or sweep.
 
         Args:
-            sweeps: how many there will be, if it is not a training that says so.
+            sweeps: the number of sweeps to expect, if no training announces it.
             quiet: show nothing.
-            patient: without a terminal, say nothing at first.
+            patient: without a terminal, wait before the first line.
         """
         self.console = Terminal(sys.stderr)
         self.live: Live | None = None
@@ -58,7 +58,7 @@ class Display(Callback):
         self.expect("sampling", "sweeps", sweeps)
 
     def expect(self, verb: str, what: str, total: int | None) -> None:
-        """Make a bar for so many epochs, or sweeps."""
+        """Make a progress bar for a number of epochs or sweeps."""
         self.bar = Progress(
             TextColumn(verb), BarColumn(), MofNCompleteColumn(), TextColumn(what),
             TimeRemainingColumn(), console=self.console,
@@ -66,7 +66,7 @@ class Display(Callback):
         self.task = self.bar.add_task(verb, total=total)
 
     def start(self, model: Model) -> None:
-        """Say what is trained."""
+        """Print what will be trained."""
         if self.quiet:
             return
         if model.config.method == "posterior":
@@ -92,7 +92,7 @@ class Display(Callback):
         self.go_live()
 
     def go_live(self) -> None:
-        """Show what comes in a live view, if there is a terminal."""
+        """Start a live view, if there is a terminal."""
         if self.console.is_terminal:
             self.live = Live(console=self.console, refresh_per_second=8, transient=True)
             self.live.start()
@@ -124,11 +124,11 @@ class Display(Callback):
             print(f"sweep {progress.sweep} of {progress.of}{learned}{agreed}", file=sys.stderr)
 
     def axioms(self, most: int, *, since_start: bool = False) -> Table:
-        """The values of axioms, the worst first, with where they go.
+        """Return the values of axioms, the worst first, with their trends.
 
         Args:
-            most: of so many; others are counted.
-            since_start: compare with the first epoch, not with some epochs ago.
+            most: the number of axioms to list; the others are only counted.
+            since_start: compare with the first epoch instead of some epochs ago.
         """
         now, before = self.recent[-1], self.first if since_start else self.recent[0]
         assert before is not None
@@ -147,7 +147,7 @@ class Display(Callback):
         return table
 
     def end(self, model: Model | None) -> None:
-        """Leave the live view; what axioms came to stays."""
+        """Close the live view; the final values of axioms stay on the screen."""
         if self.live is not None:
             self.live.stop()
             if model is not None and self.recent and self.recent[-1].values:
@@ -156,7 +156,7 @@ class Display(Callback):
 
 
 def stated_definitions(model: Model) -> Iterator[str]:
-    """A sentence for each predicate that axioms define."""
+    """Return a sentence for each predicate that axioms define."""
     for name, how in model.config.predicates.items():
         if how.axioms:
             head = f"{name}({', '.join(how.variables)})" if how.variables else name
@@ -165,12 +165,12 @@ def stated_definitions(model: Model) -> Iterator[str]:
 
 
 def shade(value: float) -> str:
-    """The colour of a degree: that of what is false, in between, or true."""
+    """Return the colour of a degree: false, in between, or true."""
     return "red" if value < 0.5 else "yellow" if value < 0.9 else "green"
 
 
 def trend(change: float) -> str:
-    """Where a degree goes: up, down, or nowhere."""
+    """Return an arrow for a degree that rises, falls or stays."""
     return "·" if abs(change) < _STEADY else "↑" if change > 0 else "↓"
 
 
@@ -185,7 +185,7 @@ def _losses(epoch: Epoch, best: int) -> Table:
 
 
 def _agreement(progress: SamplingProgress, mixing: MixingReport | None) -> Table:
-    """How far chains agree, by predicate."""
+    """Return how far chains agree, by predicate."""
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="bold")
     table.add_column(justify="right")
@@ -202,7 +202,7 @@ def _agreement(progress: SamplingProgress, mixing: MixingReport | None) -> Table
 
 
 def mixing_text(mixing: MixingReport) -> str:
-    """How far chains agree at worst, in a few words."""
+    """Return the worst agreement of chains, in a few words."""
     if not mixing.r_hat:
         return "no fact is open"
     fewest = count(round(min(mixing.effective.values())))
@@ -210,13 +210,13 @@ def mixing_text(mixing: MixingReport) -> str:
 
 
 def bar(value: float, width: int = 24) -> str:
-    """A degree as a bar."""
+    """Return a degree as a bar."""
     filled = round(max(0.0, min(1.0, value)) * width)
     return "█" * filled + "░" * (width - filled)
 
 
 def print_metrics(model: Model) -> None:
-    """How good the predictions of test facts are, by predicate."""
+    """Print how good the predictions of test facts are, by predicate."""
     report = model.metrics()
     if report is None:
         print("No facts are held back for testing, so there are no metrics.")

@@ -1,4 +1,4 @@
-"""`fotltn doubt`: which labels are probably wrong, and what speaks against them."""
+"""`fotltn doubt`: which labels are probably wrong, and the evidence against them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def doubt(
     model: ModelFolder,
-    top: Annotated[int, typer.Option("--top", min=1, help="How many labels.")] = 10,
+    top: Annotated[int, typer.Option("--top", min=1, help="The number of labels to show.")] = 10,
     predicate: Annotated[
         list[str] | None,
         typer.Option("--predicate", help="Only labels of this predicate; repeatable."),
@@ -87,13 +87,13 @@ def doubt(
     if some:
         show(table)
     wrong = number(doubts.expected(), 1)
-    say(f"{count(len(doubts))} labels, of which {wrong} are wrong by expectation.")
+    say(f"{count(len(doubts))} labels, of which {wrong} are expected to be wrong.")
     if output is not None:
         print(f"{output}: {count(len(every))} rows")
 
 
 def _table(doubts: list[Doubt], tables: Tables) -> Any:
-    """Labels as a table of facts, with how probable it is that they are wrong."""
+    """Return labels as a table of facts, with the probability that each is wrong."""
     import pyarrow as pa
 
     declared, names = tables.signature.predicates, tables.names

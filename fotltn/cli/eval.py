@@ -53,7 +53,7 @@ def evaluate(
         int | None,
         typer.Option(
             "--horizon",
-            help="Time points of every trace; without it, a trace ends with its last fact.",
+            help="The time points of every trace; by default, a trace ends with its last fact.",
         ),
     ] = None,
     step: Step = None,
@@ -66,8 +66,8 @@ def evaluate(
 ) -> None:
     """Evaluate a theory's axioms, or other formulas, on facts.
 
-    What no fact states is false. Exit status: 0 if everything could be evaluated, 1 if the input
-    has errors, 2 for a wrong call.
+    A fact that no row states is false. Exit status: 0 if everything could be evaluated, 1 if the
+    input has errors, 2 for a wrong call.
     """
     meaning = semantics_of(semantics, p)
     check_threshold(threshold, meaning)
@@ -90,7 +90,7 @@ def evaluate(
 
     if any(map(is_prepared, facts)):
         if len(facts) > 1 or horizon is not None:
-            raise DataError("prepared data are given alone, with no --horizon")
+            raise DataError("prepared data come alone, without --horizon")
         on_disk = facts_on_disk(checked, facts[0], clock)
         read = on_disk.under(semantics=meaning, threshold=threshold, budget=room)
         told = read.each("values", of_block)
@@ -102,7 +102,7 @@ def evaluate(
         _check_time(time, view.tables.horizon)
         blocks, several, odd = [rows_of(view)], view.tables.batch > 1, view.warnings
     rows = [row for of_goal in zip(*blocks, strict=True) for some in of_goal for row in some]
-    # Formulas may well use what no axiom uses, so that "not used" would mislead.
+    # Formulas may use symbols that no axiom uses, so "not used" would mislead.
     warnings = (*(() if formula else checked.warnings), *odd)
     if as_json:
         emit_json(
@@ -127,11 +127,13 @@ def evaluate(
 
 def _check_time(time: int | None, horizon: int) -> None:
     if time is not None and time >= horizon:
-        raise DataError(f"the time point {time} does not exist: there are 0 to {horizon - 1}")
+        raise DataError(
+            f"the time point {time} does not exist: there are time points 0 to {horizon - 1}"
+        )
 
 
 def _goals(theory: CheckedTheory, texts: list[str]) -> list[tuple[str, CheckedFormula]]:
-    """What is evaluated, with names: the axioms, or formulas in their place."""
+    """Return the formulas to evaluate, with names: the axioms, or the given formulas."""
     signature = theory.signature
     if not texts:
         return [(a.name, CheckedFormula(a.formula, (), signature)) for a in theory.axioms]
@@ -141,7 +143,7 @@ def _goals(theory: CheckedTheory, texts: list[str]) -> list[tuple[str, CheckedFo
 
 
 def _exponent(semantics: Semantics) -> float | str | None:
-    """The exponent of all means, if there is one; JSON has no infinity, so that is a word."""
+    """Return the exponent of all means, if there is one; infinity is a word, as JSON lacks it."""
     exponents = {a.p for a in semantics.aggregations if isinstance(a, PMean)}
     if len(exponents) != 1 or semantics.boolean:
         return None
@@ -150,7 +152,7 @@ def _exponent(semantics: Semantics) -> float | str | None:
 
 
 def _refuse_degrees(view: View, goals: list[tuple[str, CheckedFormula]]) -> None:
-    """Refuse facts that are neither true nor false, where no threshold says which they are."""
+    """Raise an error for facts that are neither true nor false, if there is no threshold."""
     from fotltn.logic.parts import predicates_in
     from fotltn.semantics.crisp import true
     from fotltn.semantics.sparse import SparseTable
@@ -163,12 +165,12 @@ def _refuse_degrees(view: View, goals: list[tuple[str, CheckedFormula]]) -> None
 def _rows(
     view: View, goals: list[tuple[str, CheckedFormula]], time: int | None
 ) -> list[list[ValueRow]]:
-    """The values of each goal; none where a trace has ended before the time that is asked for."""
+    """Yield the values of each goal, except in traces that end before the requested time."""
     from fotltn.analysis.ask import answers
 
     tables, rows = view.tables, []
     at: Time = "all"
-    if time is not None:  # of blocks on disk, others may have longer traces
+    if time is not None:  # with blocks on disk, another block may have longer traces
         at = time if time < tables.horizon else 0
     every = answers(view, dict(goals), at=at)
     full = (tables.horizon,) * tables.batch

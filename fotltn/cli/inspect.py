@@ -1,4 +1,4 @@
-"""`fotltn inspect`: a local web page to look at a model, two of them, or a theory with facts."""
+"""`fotltn inspect`: local web pages to explore a model, two models, or a theory with facts."""
 
 from __future__ import annotations
 
@@ -35,29 +35,30 @@ def inspect(
         list[Path],
         typer.Argument(
             metavar="MODEL [OTHER] | THEORY FACTS | STATE",
-            help="The folder of a model or project; two of them; a theory file (.fot) and files "
-            "of facts; or the folder of a running watch (watch --state).",
+            help="The folder of a model or project; two such folders; a theory file "
+            "(.fot) and files of facts; or the folder of a running watch (watch "
+            "--state).",
             show_default=False,
         ),
     ],
     data: NewTables = None,
     port: Annotated[
         int | None,
-        typer.Option("--port", min=1, max=65535, help="The port; without it, a free one."),
+        typer.Option("--port", min=1, max=65535, help="The port; by default, a free one."),
     ] = None,
     host: Annotated[
-        str, typer.Option("--host", help="The address to listen on, as browsers will name it.")
+        str, typer.Option("--host", help="The address to listen on, as browsers will use it.")
     ] = "127.0.0.1",
     opened: Annotated[
         bool, typer.Option("--open/--no-open", help="Open the page in a browser.")
     ] = True,
     token: Annotated[
-        str | None, typer.Option("--token", help="A token of your own; without it, a random one.")
+        str | None, typer.Option("--token", help="Your own token; by default, a random one.")
     ] = None,
     open_to_all: Annotated[
         bool,
         typer.Option(
-            "--no-token", help="Ask for no token: anyone who can reach the port can read."
+            "--no-token", help="Require no token: anyone who can reach the port can read."
         ),
     ] = False,
     semantics: OtherSemantics = None,
@@ -72,15 +73,15 @@ def inspect(
     origin: Origin = None,
     timezone: Timezone = None,
     budget: Annotated[
-        str, typer.Option("--budget", help="Memory that a typed formula may take: 1G, 500M.")
+        str, typer.Option("--budget", help="The memory that a typed formula may use: 1G, 500M.")
     ] = "1G",
     as_json: Annotated[bool, typer.Option("--json", help="Print the address as JSON.")] = False,
 ) -> None:
     """Explore axioms, violations and predictions in a browser.
 
-    Prints the address, with a token that the page asks for, and serves until it is stopped with
-    Ctrl-C. It is for this machine alone: nothing is sent anywhere, and nothing but formulas is
-    evaluated. Exit status: 130 when stopped, 1 if the input has errors, 2 for a wrong call.
+    Prints the address, with the token that pages require, and serves pages until Ctrl-C. The server
+    is for this machine alone: it sends nothing anywhere, and evaluates nothing but formulas. Exit
+    status: 130 when stopped, 1 if the input has errors, 2 for a wrong call.
     """
     check_share(threshold)
     meaning = None if semantics is None else named(semantics)
@@ -108,7 +109,7 @@ def inspect(
         return [side.under(semantics=meaning, p=p, threshold=threshold, end=end) for side in sides]
 
     def announce(names: str, address: Address) -> None:
-        """Print where the pages are, at once."""
+        """Print the address of the pages immediately."""
         if as_json:
             content = {"url": address.url, "port": address.port, "token": address.token}
             emit_json({"ok": True, **content})
@@ -145,12 +146,12 @@ def _sides(
         if data:
             raise DataError("--data needs a model; a theory takes files of facts")
         if not rest:
-            raise DataError(f"facts are needed with a theory: fotltn inspect {first} facts.csv")
+            raise DataError(f"a theory needs facts: fotltn inspect {first} facts.csv")
         return [side_of_facts(first, rest, horizon=horizon, clock=clock)]
     if len(rest) > 1:
-        raise DataError(f"one model or two can be looked at, not {len(paths)}")
+        raise DataError(f"inspect shows one model or two, not {len(paths)}")
     if horizon is not None:
         raise DataError("--horizon is for facts; a model has its own")
     if clock is not None:
-        raise DataError("--step is for facts; a model knows what its times are")
+        raise DataError("--step is for facts; a model knows its own step")
     return [side_of(path, data) for path in paths]

@@ -38,15 +38,15 @@ from fotltn.cli.worlds import worlds
 from fotltn.cli.worth import worth
 from fotltn.errors import FotError, InterruptedTrainingError, LimitError
 
-#: Commands that were called otherwise, by their old word.
+#: Commands that were renamed, by their old name.
 _RENAMED = {"evaluate": "score", "query": "ask", "explain": "plan"}
 
 
 class ByTask(TyperGroup):
-    """Lists commands by task, each with its whole summary; knows the old words of some."""
+    """Lists commands by task, each with its whole summary, and accepts old names."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
-        """The commands for `--help`."""
+        """Write the list of commands for `--help`."""
         tasks: dict[str, list[tuple[str, str]]] = {}
         width = max(map(len, self.commands))
         for name, command in self.commands.items():
@@ -58,11 +58,12 @@ class ByTask(TyperGroup):
                 formatter.write_dl(rows)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        """The command that is called; an old word is said to be one."""
+        """Return the command to call; warn if its name is an old one."""
         old = args[0]
         if new := _RENAMED.get(old):
             print(
-                f"fotltn {old} is called fotltn {new} now; the old word goes in a later version",
+                f"fotltn {old} is now called fotltn {new}; a later version will not "
+                "accept the old name",
                 file=sys.stderr,
             )
             args = [new, *args[1:]]
@@ -118,7 +119,7 @@ def _root(
 
 
 def main(program: typer.Typer = app) -> None:
-    """Run a command line; errors of the input become a message and exit status 1."""
+    """Run a command line; an error in the input becomes a message and exit status 1."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -137,7 +138,7 @@ def main(program: typer.Typer = app) -> None:
 
 
 def _run(program: typer.Typer) -> int:
-    """The exit status, with everything printed."""
+    """Run the command, print everything, and return the exit status."""
     status = 0
     try:
         program()

@@ -1,4 +1,4 @@
-"""`fotltn monitor`: the axioms of a theory on a trace that comes line by line."""
+"""`fotltn monitor`: follow the axioms of a theory on a trace that arrives line by line."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def monitor(
     theory: TheoryFile,
     source: Annotated[
         Path | None,
-        typer.Option("--input", help="A file of steps; without it, standard input."),
+        typer.Option("--input", help="A file of steps; by default, standard input."),
     ] = None,
     every: Annotated[
         int | None,
@@ -48,10 +48,11 @@ def monitor(
     ] = "stable-product",
     p: Exponent = None,
     threshold: Annotated[
-        float, typer.Option("--threshold", help="For verdicts: degrees at or above it are true.")
+        float,
+        typer.Option("--threshold", help="For verdicts: the smallest degree that counts as true."),
     ] = 0.5,
     crisp_only: Annotated[
-        bool, typer.Option("--crisp-only", help="Only verdicts, no values.")
+        bool, typer.Option("--crisp-only", help="Print only verdicts, no values.")
     ] = False,
     history: Annotated[
         bool,
@@ -65,12 +66,12 @@ def monitor(
 ) -> None:
     """Follow axioms on a trace, step by step, with early verdicts.
 
-    A step is a line of JSON: {"facts": [["Stop", "ego"], ["Close", "ego", "p1", 0.7]]}. What is not
-    stated is false. A verdict comes as soon as it is certain. The first line may name entities and
-    what is static: {"entities": {"agent": ["ego"]}, "facts": [["Car", "ego"]]}. Changes of verdicts
-    are printed as they come, and a table at the end of the input or at Ctrl-C. Exit status: 0 if no
-    axiom is violated at the end, 3 if one is, 1 if the input has errors, 2 for a wrong call, 130
-    after Ctrl-C.
+    A step is a line of JSON: {"facts": [["Stop", "ego"], ["Close", "ego", "p1", 0.7]]}. A fact that
+    is not stated is false. A verdict comes as soon as it is certain. The first line may name
+    entities and static facts: {"entities": {"agent": ["ego"]}, "facts": [["Car", "ego"]]}. Changes
+    of verdicts are printed immediately, and a table at the end of the input or at Ctrl-C. Exit
+    status: 0 if no axiom is violated at the end, 3 if one is, 1 if the input has errors, 2 for a
+    wrong call, 130 after Ctrl-C.
     """
     meaning = semantics_of(semantics, p)
     checked = check_theory(load_theory(theory))
@@ -82,7 +83,7 @@ def monitor(
     from fotltn.monitor.steps import Header, read_line
 
     with ExitStack() as stack:
-        # Tables of a few steps are small; threads that wait for each other take far longer.
+        # Tables of a few steps are small, so threads would mostly wait for each other.
         stack.callback(torch.set_num_threads, torch.get_num_threads())
         torch.set_num_threads(1)
         batches = _batches(source, stack)
@@ -120,7 +121,7 @@ def monitor(
 
 
 def _batches(source: Path | None, stack: ExitStack) -> Iterator[list[InputLine]]:
-    """The lines of the input, as many at a time as are there."""
+    """Yield the lines of the input, as many at a time as are available."""
     from fotltn.monitor.sources import lines_of
 
     if source is None:
@@ -152,7 +153,7 @@ def _batches(source: Path | None, stack: ExitStack) -> Iterator[list[InputLine]]
 
 
 def _say_what_grows(monitor: Monitor, history: bool) -> None:
-    """Before anything is read: which axioms need more than constant memory."""
+    """Print which axioms need more than constant memory, before anything is read."""
     for name, reason in monitor.growing.items():
         print(
             f"note: the verdict on {name} is known at the end, and needs the whole trace: {reason}",
@@ -164,7 +165,7 @@ def _say_what_grows(monitor: Monitor, history: bool) -> None:
 
 
 class _Printer:
-    """Runs steps, and prints what is asked for."""
+    """Runs steps, and prints what the options ask for."""
 
     def __init__(self, monitor: Monitor, as_json: bool) -> None:
         from fotltn.monitor.verdicts import StateLines
@@ -175,10 +176,10 @@ class _Printer:
         self.torn = False  # in the middle of steps
 
     def run(self, steps: list[InputLine]) -> None:
-        """Go on, and print states that come with their values.
+        """Take steps, and print states that come with their values.
 
         Raises:
-            DataError: a line is no step of the theory; those before it are done.
+            DataError: a line is not a step of the theory; the steps before it were taken.
         """
         with interrupts() as asked:
             while steps and not asked():
@@ -215,7 +216,7 @@ class _Printer:
         show(table)
 
     def final(self, states: States) -> None:
-        """The table at the end."""
+        """Print the table at the end."""
         values = self.monitor.values()
         if self.as_json:
             self._json({"final": True, "steps": states.step + 1}, states, values)

@@ -1,4 +1,4 @@
-"""`fotltn new`: a project that works, to begin with."""
+"""`fotltn new`: make a project that works, as a starting point."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from fotltn.errors import DataError, Diagnostic
 if TYPE_CHECKING:
     from fotltn.project.propose import Proposal
 
-LARGE = 2**28  # bytes of a table that a new project names where it is
+LARGE = 2**28  # bytes; a new project refers to a larger table instead of copying it
 
-#: Settings that we recommend (what axioms define is defined, and the likelihood knows of wrong
-#: labels), and those of the paper.
+#: The settings that we recommend (predicates that axioms define are computed, and the likelihood
+#: allows for wrong labels), and those of the paper.
 PROJECTS = Path(__file__).parent / "projects"
 RECIPE, PAPER = PROJECTS / "recipe.toml", PROJECTS / "paper.toml"
 
 
 class Example(StrEnum):
-    """Scenes to begin with."""
+    """Example scenes."""
 
     CROSSING = "crossing"
 
@@ -104,7 +104,7 @@ def new(
 
 
 def make_from(folder: Path, tables: list[Path], learn: list[str]) -> Proposal:
-    """Write the files of a project for tables; all of them, or none. Large ones are not copied."""
+    """Write the files of a project for tables, either all or none. Large tables are not copied."""
     from fotltn.files import Content, write_files
     from fotltn.project.propose import propose
     from fotltn.project.proposed_files import project_text, theory_text
@@ -154,7 +154,7 @@ def _check_place(folder: Path) -> None:
 def make(
     folder: Path, cars: int, pedestrians: int, steps: int, seed: int, *, paper: bool = False
 ) -> None:
-    """Write the files of a project into a folder of its own; all of them, or none."""
+    """Write the files of an example project into a new folder, either all or none."""
     from fotltn.files import Content, write_files
     from fotltn.project.scene import THEORY, facts, facts_content, generate
     from fotltn.project.toml import FILE

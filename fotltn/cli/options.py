@@ -1,4 +1,4 @@
-"""Arguments and options that several commands have, said once: types for their parameters."""
+"""Arguments and options that several commands share, as types of their parameters."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FactFiles = Annotated[
 Step = Annotated[
     str | None,
     typer.Option(
-        "--step", help="For facts with time stamps: the length of a step, as 1h or 15min."
+        "--step", help="For facts with time stamps: the length of a step, such as 1h or 15min."
     ),
 ]
 Origin = Annotated[
@@ -31,7 +31,7 @@ Origin = Annotated[
 Timezone = Annotated[
     str | None,
     typer.Option(
-        "--timezone", help="With --step: the zone of times that name none, as Europe/Berlin."
+        "--timezone", help="With --step: the zone of times that name none, such as Europe/Berlin."
     ),
 ]
 SemanticsName = Annotated[str, typer.Option("--semantics", help=f"O{_ONE_OF}")]
@@ -44,18 +44,21 @@ Exponent = Annotated[
 Threshold = Annotated[
     float | None,
     typer.Option(
-        "--threshold", help="Degrees at or above it count as true.  [default: the model's, 0.5]"
+        "--threshold", help="The smallest degree that counts as true.  [default: the model's, 0.5]"
     ),
 ]
 CrispThreshold = Annotated[
     float | None,
-    typer.Option("--threshold", help="With the crisp semantics: degrees at or above it are true."),
+    typer.Option(
+        "--threshold", help="With the crisp semantics: the smallest degree that counts as true."
+    ),
 ]
 TraceEnd = Annotated[
     End | None,
     typer.Option(
         "--end",
-        help="What fails only because its trace ends: undecided, or (final) a violation.",
+        help="How to treat cells that fail only because their trace ends: as "
+        "undecided, or (final) as violations.",
     ),
 ]
 Horizon = Annotated[

@@ -1,4 +1,4 @@
-"""How commands talk: errors to standard error with an exit status, results as text or JSON."""
+"""The output of commands: errors on standard error with an exit status, results as text or JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
 
 class Escaping:
-    """A stream for people; what would steer a terminal is shown as escapes, not sent."""
+    """A stream for people; control characters are shown as escapes, not sent to the terminal."""
 
     def __init__(self, stream: TextIO) -> None:
         """Write to a stream."""
@@ -36,13 +36,13 @@ class Escaping:
 
 
 def raw(stream: Any) -> TextIO:
-    """The stream itself, for what is not for people."""
+    """The stream itself, for output that people do not read."""
     below: TextIO = stream.stream if isinstance(stream, Escaping) else stream
     return below
 
 
 def emit_text(text: str) -> None:
-    """Print a table or a theory that can be read again: as it is, unless it is for a terminal."""
+    """Print a table or a theory that can be read again; only a terminal gets escapes."""
     stream = sys.stdout if sys.stdout.isatty() else raw(sys.stdout)
     stream.write(text)
 
@@ -67,23 +67,23 @@ def warn(warnings: Iterable[Diagnostic]) -> None:
         print(warning.render(), file=sys.stderr)
 
 
-_FILES = "of a model, --data may be files: give the folder of the model"
+_FILES = "--data may be files only for a model: name the folder of the model"
 
 
 def one_folder(data: Sequence[Path] | None) -> Path | None:
-    """The folder with the tables of a project, of what --data says."""
+    """Return the folder with the tables of a project, which --data names."""
     if len(data or ()) > 1:
         raise DataError(
-            Diagnostic("of a project, --data is one folder with its tables", hint=_FILES)
+            Diagnostic("for a project, --data must be one folder with its tables", hint=_FILES)
         )
     if data and data[0].is_file():
-        message = f"of a project, --data is a folder with its tables, not the file '{data[0]}'"
+        message = f"for a project, --data must be a folder with tables, not the file '{data[0]}'"
         raise DataError(Diagnostic(message, hint=_FILES))
     return data[0] if data else None
 
 
 def time_point(at: str, horizon: int | None = None) -> int | None:
-    """A time point before the horizon, or None for all of them."""
+    """Parse a time point before the horizon; return None for all time points."""
     if at == "all":
         return None
     if not at.isdecimal() or len(at) > 18 or (horizon is not None and int(at) >= horizon):
@@ -93,7 +93,7 @@ def time_point(at: str, horizon: int | None = None) -> int | None:
 
 
 def as_bytes(text: str) -> int:
-    """The bytes of a budget.
+    """Parse a budget, and return its bytes.
 
     >>> as_bytes("4G") == 4 * 2**30 and as_bytes("500 MiB") == 500 * 2**20
     True
@@ -105,5 +105,5 @@ def as_bytes(text: str) -> int:
     except ValueError:
         count = -1.0
     if not 0 < count < 2**63:
-        raise DataError(f"--budget takes bytes as 500M or 4G, not '{text}'")
+        raise DataError(f"--budget takes bytes, such as 500M or 4G, not '{text}'")
     return int(count)

@@ -1,4 +1,4 @@
-"""`fotltn plan`: how a theory will be evaluated, and what it will cost, before it runs."""
+"""`fotltn plan`: how the engine will evaluate a theory, and what that will cost."""
 
 from __future__ import annotations
 
@@ -37,10 +37,14 @@ def plan(
     ] = False,
     counts: Annotated[
         list[str] | None,
-        typer.Option("--size", help="Entities of a sort or tuples of a relation: agent=10000."),
+        typer.Option(
+            "--size", help="The number of entities of a sort or tuples of a relation: agent=10000."
+        ),
     ] = None,
     horizon: Annotated[int, typer.Option("--horizon", help="Time points.", min=1)] = 100,
-    traces: Annotated[int, typer.Option("--traces", help="Traces of a batch.", min=1)] = 1,
+    traces: Annotated[
+        int, typer.Option("--traces", help="The number of traces in a batch.", min=1)
+    ] = 1,
     facts: Annotated[
         list[str] | None,
         typer.Option("--facts", help="A predicate given as that many facts: Close=20000000."),
@@ -65,9 +69,9 @@ def plan(
     The plan lists the steps of each axiom: axes, route and reason, FLOPs, bytes, compared with
     dense evaluation. Two-valued logic follows rows of facts, without steps. Nothing is evaluated. A
     plan that cannot fit the budget is refused, with the bytes that it would need. For a project
-    that learns by gradients, the plan says what a step takes, and what it takes of each of several
-    processes. For one that learns a posterior, it says what is drawn, lists the tracks with the
-    states of their automata, what ties them and by which route, and what a sweep costs.
+    that learns by gradients, the plan says what a step costs, alone and with several processes. For
+    a project that samples a posterior, it says what is drawn, lists the tracks with the states of
+    their automata, says what ties tracks together and by which route, and what a sweep costs.
     """
     if posterior or theory.suffix == ".toml" or theory.is_dir():
         if counts or facts:
@@ -104,7 +108,7 @@ def plan(
 
 
 def _seconds(done: Mapping[Kind, int], *, boolean: bool) -> dict[str, float]:
-    """How long work takes here: for values alone, and with gradients where there are some."""
+    """Measure how long work takes here: for values alone and, if there are any, with gradients."""
     from fotltn.plan.work import measured
 
     machine = measured()
@@ -119,7 +123,7 @@ def _because(chosen: str) -> str:
 
 
 def _plan_project(path: Path, *, posterior: bool, timed: bool, as_json: bool) -> None:
-    """What a project takes: a step of training, or the sampling of its worlds."""
+    """Print what a project costs: a step of training, or the sampling of its worlds."""
     from dataclasses import replace
 
     from fotltn.project.build import build, build_from_disk
@@ -172,7 +176,7 @@ def _plan_sampling(path: Path, built: Built, *, timed: bool, as_json: bool) -> N
 def _by_rows(
     formulas: dict[str, c.Formula], signature: Signature, sizes: Sizes, budget: int
 ) -> tuple[str, dict[str, object], Counter[Kind]]:
-    """What two-valued logic takes, one axiom after the other: for people, for machines, as work."""
+    """Return the cost of two-valued logic for each axiom: as text, as data, and as work."""
     from fotltn.plan.rows import row_cost
 
     static = [name for name, decl in signature.predicates.items() if decl.static]
@@ -180,7 +184,8 @@ def _by_rows(
     most = max((cost.peak for cost in costs.values()), default=0)
     lines = [f"{name}: by rows of facts, about {size(cost.peak)}" for name, cost in costs.items()]
     last = (
-        f"Two-valued logic follows the facts. If these lie anywhere, it takes about {size(most)} "
+        "Two-valued logic follows the facts. If these are spread at random, it "
+        f"needs about {size(most)} "
         f"of intermediate results (budget {size(budget)})"
     )
     roots = [{"name": name, "step": None, "peak_bytes": cost.peak} for name, cost in costs.items()]
@@ -195,7 +200,9 @@ def _sizes(
     sizes = _numbers("--size", size, [*signature.sorts, *signature.relations])
     missing = [s for s in signature.sorts if s not in sizes]
     if missing:
-        raise DataError(f"--size {missing[0]}=… is needed: nothing says how many there are")
+        raise DataError(
+            f"--size {missing[0]}=… is needed, because nothing else says how many there are"
+        )
     counted = _numbers("--facts", facts, signature.predicates)
     sparse = {
         name: Sparse(number, temporal=not signature.predicates[name].static, crisp=True)

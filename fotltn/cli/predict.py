@@ -24,7 +24,9 @@ def predict(
     horizon: NewHorizon = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="A file: .csv, .tsv or .parquet. It is replaced."),
+        typer.Option(
+            "--output", "-o", help="The file to write or replace: .csv, .tsv or .parquet."
+        ),
     ] = None,
     predicate: Annotated[
         list[str] | None,
@@ -78,7 +80,7 @@ def _tables(
     predicates: list[str] | None,
     decide: bool,
 ) -> Iterator[pa.Table]:
-    """The rows, of one block of prepared data after another, or all at once."""
+    """Yield the rows, one block of prepared data after another, or all at once."""
     blocks = None if horizon else asked_blocks(model, data)
     if blocks is None:
         asked = asked_model(model, data, horizon, evidence=evidence)

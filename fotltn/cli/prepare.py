@@ -1,4 +1,4 @@
-"""`fotltn prepare`: a project's tables in blocks of traces, for data that memory does not hold."""
+"""`fotltn prepare`: write tables in blocks of traces, for data that do not fit into memory."""
 
 from __future__ import annotations
 
@@ -13,30 +13,38 @@ from fotltn.cli.options import Json
 from fotltn.cli.output import as_bytes, emit_json, warn
 from fotltn.format import size
 
-_SECONDS = 10.0  # between lines that say how far it is
+_SECONDS = 10.0  # seconds between two lines of progress
 
 
 def prepare(
     project: Annotated[Path, typer.Argument(help="A folder with a project.toml, or that file.")],
     out: Annotated[
         Path | None,
-        typer.Argument(help="Where to put the blocks; usually what [data] prepared says."),
+        typer.Argument(
+            help="The folder for the blocks; by default, the one that `prepared` in [data] names."
+        ),
     ] = None,
     data: Annotated[
         Path | None, typer.Option("--data", help="Another folder with the project's tables.")
     ] = None,
     traces: Annotated[
         int | None,
-        typer.Option("--traces", min=1, help="Traces of a block.  [default: those of a step, 32]"),
+        typer.Option(
+            "--traces",
+            min=1,
+            help="The number of traces in a block.  [default: those of a step, 32]",
+        ),
     ] = None,
-    budget: Annotated[str, typer.Option("--budget", help="Memory that it may take: 4G.")] = "4G",
+    budget: Annotated[
+        str, typer.Option("--budget", help="The memory that the command may use: 4G.")
+    ] = "4G",
     as_json: Json = False,
 ) -> None:
     """Write a project's data in blocks, for training from disk.
 
     Tables are read part by part, and each block is checked as training would check it. The folder
-    is there in the end or not at all; prepared data that are there before are replaced. Training
-    reads it if the project says where it is: prepared = "FOLDER" in [data]. Exit status: 0 if it is
+    is complete in the end, or does not appear; earlier prepared data are replaced. Training reads
+    the folder if the project names it: prepared = "FOLDER" in [data]. Exit status: 0 if it is
     written, 1 if the input has errors, 2 for a wrong call, 130 if it was interrupted.
     """
     from fotltn.project.config import read_config

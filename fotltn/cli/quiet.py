@@ -1,6 +1,6 @@
-"""Imported first by a program: Ctrl-C, and errors of the input, end it with a line, no traceback.
+"""Import this first: Ctrl-C and errors in the input then end the program with one line.
 
-This holds from here on, also while the rest of the program loads.
+There is no traceback, not even while the rest of the program loads.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`fotltn report`: a model as one page that can be sent around."""
+"""`fotltn report`: a model as a single page to send around."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ def report(
         typer.Option("-o", "--output", help="The page to write.  [default: report.html]"),
     ] = None,
     top: Annotated[
-        int, typer.Option("--top", min=1, help="How many of the worst bindings of each axiom.")
+        int,
+        typer.Option("--top", min=1, help="How many of the worst bindings of each axiom to show."),
     ] = 10,
     threshold: Threshold = None,
     force: Annotated[
@@ -34,11 +35,11 @@ def report(
     ] = False,
     brief: Annotated[
         bool,
-        typer.Option("--brief", help="One page: a verdict, three numbers, what to do."),
+        typer.Option("--brief", help="One page: a verdict, three numbers, and what to do."),
     ] = False,
     pdf: Annotated[
         bool,
-        typer.Option("--pdf", help="Also print the page into a PDF beside it, by Chromium."),
+        typer.Option("--pdf", help="Also print the page as a PDF beside it, with Chromium."),
     ] = False,
     as_json: Annotated[
         bool,
@@ -49,14 +50,14 @@ def report(
 
     It opens offline, light or dark, and prints well. It has metrics, training, every axiom with its
     audit, its truth over time and its worst bindings, precision and recall, calibration, the
-    theory, and where it all comes from; --brief is for decision makers. An existing report is
-    replaced; any other file only with --force. Exit status: 0 if it is written, 1 if the input has
-    errors, 2 for a wrong call.
+    theory, and its origin; --brief is for decision makers. An existing report is replaced; any
+    other file only with --force. Exit status: 0 if it is written, 1 if the input has errors, 2 for
+    a wrong call.
     """
     check_share(threshold)
     place = place_of(output, force=force, as_json=as_json)
     if pdf and place is None:
-        raise DataError("the PDF is written beside a page; name one with -o")
+        raise DataError("the PDF is written beside a page; name the page with -o")
     from fotltn.cli.terminal import bar
     from fotltn.reporting.model_report import brief_page, model_content, model_page
     from fotltn.reporting.pdf import check_pdf, write_pdf
@@ -84,7 +85,7 @@ def report(
 
 
 def place_of(output: Path | None, *, force: bool, as_json: bool) -> Path | None:
-    """Where the page goes, if there is to be one, once it is known that it can be written there."""
+    """Return the path of the page, if one is wanted, after checking that it can be written."""
     from fotltn.reporting.html import check_packages, check_place
 
     place = output or (None if as_json else _PAGE)
@@ -103,7 +104,7 @@ def deliver(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Write the page, and say what is in it: in a few words, or all of it as data."""
+    """Write the page, and print its contents: in a few words, or all of it as data."""
     from fotltn.reporting.html import write_page
 
     if place is not None:
@@ -115,6 +116,6 @@ def deliver(
 
 
 def name_of(path: Path) -> str:
-    """The last two parts of a path, and no more, since a report is sent around."""
+    """Return only the last two parts of a path, because reports are sent around."""
     parts = [part for part in path.parts if part not in (path.anchor, ".", "..")]
     return "/".join(parts[-2:]) or path.resolve().name or str(path)

@@ -1,4 +1,4 @@
-"""`fotltn reproduce`: the door to the paper's experiments, which a checkout has."""
+"""`fotltn reproduce`: run the paper's experiments, which only a checkout has."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 
 from fotltn.errors import DataError, Diagnostic
 
-#: Where `fotltn/` lies: the checkout, if it is one.
+#: The folder that holds `fotltn/`: the checkout, if there is one.
 _ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -28,7 +28,7 @@ def reproduce(
     if not all((_ROOT / name).is_file() for name in ("pyproject.toml", "reproduction/cli.py")):
         raise DataError(
             Diagnostic(
-                "the paper's experiments are not installed: they live in the repository",
+                "the paper's experiments are not installed: they are in the repository",
                 hint="in a checkout, run: python -m reproduction run",
             )
         )

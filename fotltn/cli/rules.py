@@ -35,16 +35,18 @@ if TYPE_CHECKING:
     from fotltn.grounding.clock import Clock
 
 _LEGEND = (
-    "Support: bindings and times where the antecedent is true, in so many traces. Confidence: how "
-    "often the consequent is true there; base: how often anywhere; lift: their ratio. Brackets: "
-    "95 % intervals, over traces drawn anew. Cut: support from where the consequent looks beyond "
-    "the end of its trace; uncut: the same without that."
+    "Support: bindings and times where the antecedent is true, and the "
+    "number of traces with any. Confidence: how "
+    "often the consequent is true there; base: how often anywhere; lift: "
+    "their ratio. Brackets: 95 % intervals, by resampling traces. Cut: "
+    "support where the consequent looks beyond the end of its trace; uncut: "
+    "the numbers without it."
 )
-_UNDECIDED = "Undecided: what fails only since its trace ends, and counts nowhere else."
-_UNLABELLED = (
-    "Unlabelled: what facts without a label could make true or false, and counts nowhere else."
+_UNDECIDED = "Undecided: cells that fail only because their trace ends; they count nowhere else."
+_UNLABELLED = "Unlabelled: cells that facts without a label could make true or false; they count nowhere else."
+_WHOLE = (
+    "The confidence of a rule without an antecedent is the share of all its bindings and times."
 )
-_WHOLE = "A rule without an antecedent has the share of all its bindings and times as confidence."
 
 
 def rules(
@@ -70,7 +72,7 @@ def rules(
         int | None,
         typer.Option(
             "--horizon",
-            help="For a theory: time points of every trace; default: up to its last fact.",
+            help="For a theory: the time points of every trace; by default, up to its last fact.",
         ),
     ] = None,
     step: Step = None,
@@ -102,7 +104,10 @@ def rules(
     threshold: Threshold = None,
     end: TraceEnd = None,
     resamples: Annotated[
-        int, typer.Option("--resamples", help="Draws for the intervals; 0 for none.", min=0)
+        int,
+        typer.Option(
+            "--resamples", help="The number of draws for the intervals; 0 for no intervals.", min=0
+        ),
     ] = 2000,
     seed: Annotated[int, typer.Option("--seed", help="The seed of these draws.", min=0)] = 0,
     budget: Budget = "4G",
@@ -142,14 +147,14 @@ def rules(
             "warnings": [w.as_dict() for w in (*how.theory.warnings, *how.warnings)],
         })  # fmt: skip
         return
-    # Formulas may well use what no axiom uses, so that "not used" would mislead.
+    # Formulas may use symbols that no axiom uses, so "not used" would mislead.
     warn(() if formula else how.theory.warnings)
     warn(how.warnings)
     _print(lines)
 
 
 class _Stated(NamedTuple):
-    """What goes with a theory file alone."""
+    """The options that only a theory file takes."""
 
     facts: list[Path]
     presence: list[str]
@@ -158,7 +163,7 @@ class _Stated(NamedTuple):
 
 
 def _read(path: Path, stated: _Stated, data: list[Path], theory: Path | None) -> View | BlockedView:
-    """What rules are counted on; a model has said already what is odd in its data."""
+    """Read the data to count rules on; a model has already warned about its data."""
     from fotltn.analysis.view import stated_view
     from fotltn.logic.check import check
     from fotltn.project.blocked import facts_on_disk, is_prepared, project_on_disk
@@ -173,7 +178,7 @@ def _read(path: Path, stated: _Stated, data: list[Path], theory: Path | None) ->
             raise DataError(f"'{path}' is a theory, which needs facts: --facts FILE")
         if any(map(is_prepared, stated.facts)):
             if len(stated.facts) > 1 or stated.presence or stated.horizon is not None:
-                raise DataError("prepared data are given alone, with no --presence and --horizon")
+                raise DataError("prepared data come alone, without --presence and --horizon")
             return facts_on_disk(check(load_theory(path)), stated.facts[0], stated.clock)
         return stated_view(
             check(load_theory(path)), stated.facts, horizon=stated.horizon,
@@ -197,7 +202,7 @@ def _read(path: Path, stated: _Stated, data: list[Path], theory: Path | None) ->
 
 
 def _watched(counted: Iterator[Rule], total: int) -> Iterator[Rule]:
-    """The same with a bar in a terminal."""
+    """Yield the same items, with a progress bar in a terminal."""
     from rich.progress import track
 
     from fotltn.cli.terminal import Terminal

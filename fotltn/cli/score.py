@@ -1,4 +1,4 @@
-"""`fotltn score`: how good a model's predictions are, and how far its axioms hold."""
+"""`fotltn score`: how good a model's predictions are, and how well its axioms hold."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def score(
         kind = "facts" if facts else "test facts"
         show(metrics_table(report, kind, probabilities=posterior is not None))
     if not rule.plain:
-        say(f"Accuracy and violations are of decisions: {rule}.")
+        say(f"Accuracy and violations refer to decisions: {rule}.")
     if audit is not None:
         print()
         _print_axioms(audit)
@@ -97,7 +97,7 @@ def score(
 
 
 def _print_axioms(audit: Audit) -> None:
-    """Values on the model and on worlds that know nothing, and violations in two-valued logic."""
+    """Print values on the model and without knowledge, and violations in two-valued logic."""
     heads = ("axiom", "value", "labels", "all-false", "all-0.5", "violations", "rate")
     table = grid(*heads, left=["axiom"])
     for axiom in audit.axioms:

@@ -1,8 +1,8 @@
-"""`--shards N`: the processes of one machine that do the work of a command together.
+"""`--shards N`: let several processes of one machine share the work of a command.
 
-This program starts them, and waits. The first of them is what a single process would be: it shows
-progress, hears Ctrl-C, saves the model, and its exit status is that of the command. If one ends
-before its time, so do all.
+This program starts the processes and waits. The first process acts like a single one: it shows
+progress, handles Ctrl-C and saves the model, and its exit status is that of the command. If one
+process ends early, all end.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ from fotltn.files import MEETING
 
 _OPTION = "--shards"
 _STARTED = "FOTLTN_STARTED_BY"
-_POLL, _GRACE = 0.05, 15.0  # seconds; the latter for processes to end after one that failed
-_MOST = 2000  # characters of what a process said
+# seconds; the second is the time for processes to end after one has failed
+_POLL, _GRACE = 0.05, 15.0
+_MOST = 2000  # characters of a process's output
 
 
 #: The option.
@@ -44,10 +45,10 @@ Shards = Annotated[
 
 
 def in_shards(command: Callable[..., None]) -> Callable[..., None]:
-    """A command with the option `--shards`; torchrun can start it, too.
+    """Add the option `--shards` to a command; torchrun can start it, too.
 
-    Each process runs all of it, and its work on traces is shared where it is done. The first one
-    alone is heard, and it says the errors of all.
+    Each process runs the whole command, and processes share the work on traces. Only the first
+    process prints, including the errors of the others.
     """
 
     @functools.wraps(command)
@@ -79,16 +80,16 @@ def in_shards(command: Callable[..., None]) -> Callable[..., None]:
 
 
 class _Nowhere(io.TextIOBase):
-    """What is written is not heard."""
+    """A stream that drops all output."""
 
     def write(self, text: str) -> int:
-        """Take text."""
+        """Drop text."""
         return len(text)
 
 
 @contextmanager
 def _silent() -> Iterator[None]:
-    """End with the status of an error that the first process says."""
+    """Exit with the status of an error that the first process prints."""
     try:
         yield
     except FotError:
@@ -96,7 +97,7 @@ def _silent() -> Iterator[None]:
 
 
 def run_shards(count: int) -> None:
-    """Run the command of this program, without the option, in so many processes.
+    """Run the command of this program, without the option, in several processes.
 
     Raises:
         typer.Exit: with the status of the first process.
@@ -110,7 +111,7 @@ def run_shards(count: int) -> None:
         for number in range(count):
             process = _started(command, number, count, folder, said[number])
             processes.append(stack.enter_context(process))
-        before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process hears it
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process handles it
         stack.callback(signal.signal, signal.SIGINT, before)
         _wait(processes)
         ended = [process.poll() for process in processes]
@@ -122,7 +123,7 @@ def run_shards(count: int) -> None:
 
 
 def end_with_starter() -> None:
-    """End this process when the program ends that has started it, if one has."""
+    """End this process when the program that started it ends."""
     if _STARTED not in os.environ:
         return
 
@@ -152,10 +153,10 @@ def without_option(arguments: list[str]) -> list[str]:
 def _started(
     command: list[str], number: int, count: int, folder: Path, said: IO[bytes]
 ) -> subprocess.Popen[bytes]:
-    """One of the processes; those but the first hear no Ctrl-C, and are heard only in the end.
+    """Start one of the processes; only the first handles Ctrl-C and prints at once.
 
-    Each has one thread, unless something else is said: more of them would add in other orders, and
-    processes are what uses more cores. Their input ends with this program, and they with it.
+    Each has one thread by default, because several threads would add numbers in other orders, and
+    processes already use the cores. When this program ends, their input ends, and so do they.
     """
     numbers = {"RANK": number, "LOCAL_RANK": number, "WORLD_SIZE": count, "LOCAL_WORLD_SIZE": count}
     environment = {
@@ -173,7 +174,7 @@ def _started(
 
 
 def _wait(processes: list[subprocess.Popen[bytes]]) -> None:
-    """Wait until all have ended, or one has failed and the others had time to notice."""
+    """Wait until all processes have ended, or one has failed and the others had time to notice."""
     failed: float | None = None
     while any(process.poll() is None for process in processes):
         if failed is None and any(process.returncode for process in processes):
@@ -184,7 +185,7 @@ def _wait(processes: list[subprocess.Popen[bytes]]) -> None:
 
 
 def _end(processes: list[subprocess.Popen[bytes]]) -> None:
-    """End those that still run."""
+    """End the processes that still run."""
     for process in processes:
         if process.poll() is None:
             process.kill()
@@ -192,7 +193,7 @@ def _end(processes: list[subprocess.Popen[bytes]]) -> None:
 
 
 def _explain(number: int, status: int | None, said: Sequence[IO[bytes]], first: int | None) -> None:
-    """Say how a process ended, if that is not what the first one has said already."""
+    """Print how a process ended, unless the first process has already said so."""
     who = f"process {number} of {len(said)}"
     if status is None:
         print(f"{who} did not end by itself", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Tables and sentences for people: fitted to a terminal, one line a row in a pipe."""
+"""Tables and sentences for people: fitted to a terminal; in a pipe, one line per row."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 def grid(
     *columns: str, left: Iterable[str] = (), fold: Iterable[str] = (), tight: bool = False
 ) -> Table:
-    """A table without rows; its columns are set to the right, but for those named.
+    """Return a table without rows; columns are aligned right unless named.
 
     Args:
-        columns: their heads.
-        left: those that hold words, and are set to the left.
-        fold: those of them that may take several lines.
+        columns: the heads of the columns.
+        left: the columns to align left, because they hold words.
+        fold: the columns whose cells may take several lines.
         tight: leave little space between columns, where there are many.
     """
     from rich.box import SIMPLE_HEAD
@@ -41,7 +41,7 @@ def grid(
 
 
 def add(table: Table, *cells: object, style: str | None = None) -> None:
-    """A row."""
+    """Add a row to a table."""
     table.add_row(*map(str, cells), style=style)
 
 
@@ -53,7 +53,7 @@ def show(table: Table) -> None:
 
 
 def say(*sentences: str, style: str | None = None) -> None:
-    """Print sentences, each in lines of its own."""
+    """Print sentences, each on its own lines."""
     from fotltn.cli.terminal import wide_console
 
     console = wide_console()
@@ -64,7 +64,7 @@ def say(*sentences: str, style: str | None = None) -> None:
 def metrics_table(
     report: Report, kind: str = "test facts", *, probabilities: bool = False
 ) -> Table:
-    """How good predictions are, by predicate and on average; of probabilities, also how far off."""
+    """Return metrics by predicate and on average; for probabilities, with calibration."""
     shown = {"pr_auc": "PR-AUC", "chance": "chance", "roc_auc": "ROC-AUC", "accuracy": "accuracy"}
     shown |= {"log_loss": "log-loss", "ece": "ECE"} if probabilities else {}
     table = grid("predicate", kind, "true", *shown.values(), left=["predicate"])
@@ -77,9 +77,9 @@ def metrics_table(
 
 
 def say_knowledge_base(base: KnowledgeBase, *, trained: bool = True) -> None:
-    """KB-SAT, never without what predictions that know nothing would score.
+    """Print KB-SAT, always beside that of predictions that know nothing.
 
-    Before training there is no model, but the labels in its place.
+    Before training, the labels stand in for the model.
     """
     line = base.line
     if not trained:
@@ -88,5 +88,5 @@ def say_knowledge_base(base: KnowledgeBase, *, trained: bool = True) -> None:
 
 
 def binding_text(binding: dict[str, str]) -> Sequence[str]:
-    """Variables with their entities."""
+    """Return variables with their entities."""
     return [f"{variable} = {entity}" for variable, entity in binding.items()]

@@ -1,4 +1,4 @@
-"""Where text goes to the terminal: what would steer it is shown, not sent."""
+"""Output to the terminal: control characters are shown, not sent."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ if TYPE_CHECKING:
 
 
 class Terminal(Console):
-    """A console that takes text as it is: no marks in it, and control characters as escapes.
+    """A console that prints plain text: no markup, and control characters as escapes.
 
-    Cells of tables, labels of trees and sentences are given as plain strings, all of which come
-    through here before they are measured.
+    Cells of tables, labels of trees and sentences are plain strings, and all of them pass through
+    here before they are measured.
     """
 
     def __init__(self, file: TextIO, **options: Any) -> None:
-        """Write to a stream, past the escaping of plain text, since styles are escapes, too."""
+        """Write to a stream without its escaping, because styles are escapes, too."""
         super().__init__(file=raw(file), markup=False, emoji=False, highlight=False, **options)
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """Text as it may be shown."""
+        """Return text as it may be shown."""
         return super().render_str(visible(text), **options)
 
 
 def wide_console() -> Terminal:
-    """A console on standard output; where it is no terminal, lines have no end."""
+    """Return a console on standard output; without a terminal, lines are not cut."""
     console = Terminal(sys.stdout)
     return console if console.is_terminal else Terminal(sys.stdout, width=1_000_000)
 
 
 @contextmanager
 def bar(what: str, *, quiet: bool) -> Iterator[Callable[[int, int], None]]:
-    """A bar on standard error, if that is a terminal, and a function that moves it."""
+    """Show a progress bar if standard error is a terminal; yield a function that moves it."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
     console = Terminal(sys.stderr)

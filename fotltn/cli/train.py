@@ -25,10 +25,10 @@ def train(
     ] = None,
     model: Annotated[
         Path | None,
-        typer.Option("--model", "-o", help="Where to put the model; usually PROJECT/model."),
+        typer.Option("--model", "-o", help="The folder for the model; by default, PROJECT/model."),
     ] = None,
     no_axioms: Annotated[
-        bool, typer.Option("--no-axioms", help="Learn from facts alone, to compare.")
+        bool, typer.Option("--no-axioms", help="Learn from facts alone, for comparison.")
     ] = False,
     method: Annotated[
         Literal["gradient", "posterior", "auto"] | None,
@@ -99,7 +99,7 @@ def train(
     if trained.posterior is not None:
         what, number = "world", trained.posterior.chains
     if ranks.count > number:
-        text = f"{ranks.count} processes share {number} {what}{'s' * (number > 1)}, so that some"
+        text = f"{ranks.count} processes share {number} {what}{'s' * (number > 1)}, so some"
         print(f"warning: {text} had nothing to do", file=sys.stderr)
     _tell(trained, path, as_json=as_json)
     if not as_json:
@@ -107,7 +107,7 @@ def train(
 
 
 def say_next(project: Path, trained: Model) -> None:
-    """Say what people do next, where people look on."""
+    """Print what to do next, if the output is a terminal."""
     from fotltn.cli.terminal import Terminal
 
     console = Terminal(sys.stderr)

@@ -24,36 +24,40 @@ def tune(
         typer.Option(
             "--search",
             metavar="KEY=VALUES",
-            help="What a setting may be: KEY=LOW..HIGH, KEY=LOW..HIGH:log or KEY=a,b; repeatable.",
+            help="The values of a setting: KEY=LOW..HIGH, KEY=LOW..HIGH:log or KEY=a,b; "
+            "repeatable.",
         ),
     ] = None,
     metric: Annotated[
         Literal["pr_auc", "roc_auc", "accuracy", "log_loss", "brier"],
-        typer.Option("--metric", help="What is best, as a mean over predicates."),
+        typer.Option("--metric", help="The metric to optimise, as a mean over predicates."),
     ] = "pr_auc",
     trials: Annotated[
-        int, typer.Option("--trials", min=1, help="How many there are in the end.")
+        int, typer.Option("--trials", min=1, help="The total number of trials.")
     ] = 20,
     seed: Annotated[int, typer.Option("--seed", min=0, help="The seed of the search.")] = 0,
     jobs: Annotated[
-        int, typer.Option("--jobs", min=1, help="Trainings at once, each in its own process.")
+        int,
+        typer.Option(
+            "--jobs", min=1, help="The number of trainings at once, each in its own process."
+        ),
     ] = 1,
     cluster: Annotated[
         Literal["local", "slurm"] | None,
-        typer.Option("--cluster", help="Start trainings by submitit, there."),
+        typer.Option("--cluster", help="The cluster to run trainings on, through submitit."),
     ] = None,
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="Start over; forget what was tried.")
+        bool, typer.Option("--fresh", help="Start over; discard earlier trials.")
     ] = False,
     as_json: Json = False,
 ) -> None:
     """Search for the settings that predict watched facts best.
 
     Each trial is a training, judged on the facts that [training] holds back for validation. Test
-    facts are never looked at. What was tried is kept in PROJECT/tune.journal: after Ctrl-C, the
-    same command goes on. The best settings are written to PROJECT/tuned.toml, a project to train.
-    Exit status: 0 if a trial could be judged, 1 if the input has errors, 2 for a wrong call, 130 if
-    it was interrupted.
+    facts are never used. Trials are stored in PROJECT/tune.journal: after Ctrl-C, the same command
+    continues. The best settings are written to PROJECT/tuned.toml, a project to train. Exit status:
+    0 if a trial could be judged, 1 if the input has errors, 2 for a wrong call, 130 if it was
+    interrupted.
     """  # fmt: skip
     from fotltn.project.tune import tune as searched
 
@@ -86,9 +90,10 @@ def tune(
             add(table, key, f"{value:.4g}" if isinstance(value, float) else value)
         show(table)
         say(
-            f"{metric} on watched facts: {number(best.value)}, the project as it is "
-            f"{number(tuned.before.value)}. Of {len(tuned.trials)} trials the best looks better "
-            f"than it is; score it on test facts, once: fotltn train {tuned.file}"
+            f"{metric} on watched facts: {number(best.value)}; with the project's own "
+            f"settings, {number(tuned.before.value)}. The best of {len(tuned.trials)} "
+            "trials looks better than it is; score it on test facts, once: fotltn "
+            f"train {tuned.file}"
         )
     if best is None:
         raise typer.Exit(1)

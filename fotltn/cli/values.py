@@ -1,4 +1,4 @@
-"""The values of formulas by binding, trace and time: what `ask` and `eval` print."""
+"""The values of formulas by binding, trace and time, as `ask` and `eval` print them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ValueRow:
-    """A formula at one binding of its free variables in one trace: its values at times."""
+    """The values of a formula over time, at one binding of its free variables in one trace."""
 
     formula: str
     trace: str
@@ -25,19 +25,19 @@ class ValueRow:
     intervals: Sequence[tuple[float, float]] | None = None
 
     def place(self, *, several: bool) -> dict[str, object]:
-        """The binding and, if there are several, the trace; for machines."""
+        """Return the binding and, if there are several, the trace, as data."""
         trace = {"trace": self.trace} if several else {}
         return {**trace, **({"binding": self.binding} if self.binding else {})}
 
     def at(self, place: int) -> ValueRow:
-        """The row at one of its times."""
+        """Return the row at one of its times."""
         intervals = None if self.intervals is None else [self.intervals[place]]
         return replace(
             self, times=[self.times[place]], values=[self.values[place]], intervals=intervals
         )
 
     def ends(self, place: int | None) -> dict[str, object]:
-        """The ends of intervals, at a place or at all, for machines; nothing if there are none."""
+        """Return the ends of intervals, at one place or at all; empty if there are none."""
         if self.intervals is None:
             return {}
         low, high = zip(*self.intervals, strict=True)
@@ -47,7 +47,7 @@ class ValueRow:
 
 
 def value_rows(formula: str, answer: Answer) -> list[ValueRow]:
-    """A row for each binding in each trace."""
+    """Return a row for each binding in each trace."""
     variables = [axis.name for axis in answer.axes]
     rows = []
     for b in answer.bindings():
@@ -67,14 +67,14 @@ def show_values(
 
     Args:
         rows: the rows.
-        times: a column each; None for rows that each have a time of their own.
+        times: the time of each column; None if each row has its own time.
         several: whether there are several traces.
-        digits: of degrees.
+        digits: the number of digits of degrees.
     """
     variables = list(dict.fromkeys(v for row in rows for v in row.binding))
     words = ["formula", *(["trace"] if several else []), *variables]
     heads = ["time", "value"] if times is None else [f"t={t}" for t in times]
-    # Beside several times there is no room for intervals.
+    # With several times, there is no room for intervals.
     ends = (times is None or len(heads) == 1) and any(row.intervals for row in rows)
     table = grid(*words, *heads, *(["95 %"] if ends else []), left=words, fold=words)
     for row in rows:

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from fotltn.analysis.violations import AtomValue, WorstCell
 
 RANKING = (
-    "Violations first, then what is weak. Each kind is ranked by its share of the error of all "
-    "axioms, the weighted mean of (1 - value)^p; 'share' is that of the axiom's own error."
+    "Violations first, then weak cells. Each kind is ranked by its share of "
+    "the error of all axioms, the weighted mean of (1 - value)^p; 'share' "
+    "refers to the axiom's own error."
 )
 
 _FACTS = (
@@ -38,7 +39,7 @@ _FACTS = (
 def violations(
     model: ModelFolder,
     axiom: Annotated[
-        str | None, typer.Argument(help="The name of an axiom; without it, all of them.")
+        str | None, typer.Argument(help="The name of an axiom; by default, all axioms.")
     ] = None,
     data: NewTables = None,
     evidence: Evidence = False,
@@ -50,7 +51,7 @@ def violations(
     threshold: Threshold = None,
     end: TraceEnd = None,
     explained: Annotated[
-        int, typer.Option("--why", min=0, help="How many of those shown to explain.")
+        int, typer.Option("--why", min=0, help="The number of the shown cells to explain.")
     ] = 0,
     flip_given: Annotated[
         bool,
@@ -113,7 +114,7 @@ def violations(
 
 
 def _crisp(view: View, axiom: str | None, as_json: bool) -> None:
-    """Where axioms are false in two-valued logic: one of them, or each."""
+    """Print where one axiom, or each axiom, is false in two-valued logic."""
     from fotltn.analysis.violations import counterexample
 
     names = [a.name for a in view.theory.axioms] if axiom is None else [axiom]
@@ -128,7 +129,7 @@ def _crisp(view: View, axiom: str | None, as_json: bool) -> None:
     for name, example in examples.items():
         if example is None:
             cut = view.cells(name).undecided is not None
-            rest = "; what the ends of traces cut off is undecided" if cut else ""
+            rest = "; cells that the end of a trace cuts off are undecided" if cut else ""
             say(f"{name}: true, where {view.rule}{rest}.")
             continue
         where = list(binding_text(example.binding))
@@ -142,7 +143,7 @@ def _crisp(view: View, axiom: str | None, as_json: bool) -> None:
 
 
 def _with_trace(view: View, entry: dict[str, object]) -> dict[str, object]:
-    """A violation for machines with its trace by name."""
+    """Return a violation as data, with the name of its trace."""
     return {**entry, "trace": view.tables.names.trace(int(str(entry["trace"])))}
 
 
@@ -177,7 +178,7 @@ def _atom(atom: AtomValue) -> str:
 def _explanations(
     view: View, violations: Sequence[tuple[str, WorstCell]], fixed: Collection[str]
 ) -> list[Explanation]:
-    """Why some violations, each with the name of its axiom, are what they are."""
+    """Explain some violations, each with the name of its axiom."""
     from fotltn.analysis.error_shares import shared_cells
     from fotltn.analysis.explain.explanation import why
 
@@ -190,7 +191,7 @@ def _explanations(
 
 
 def _show_explanations(explained: Sequence[Explanation], *, several: bool) -> None:
-    """Print them, with the trace if there are several."""
+    """Print explanations, with the trace if there are several."""
     from fotltn.cli.terminal import wide_console
 
     for one in explained:
@@ -231,7 +232,7 @@ def _styled(text: str, style: str) -> RenderableType:
 
 
 def _facts(one: Explanation) -> None:
-    """The facts that the value depends on most."""
+    """Return a table of the facts that the value depends on most."""
     table = grid("fact", "time", "value", "gradient", "then", left=["fact"])
     for fact in one.influence:
         when = NONE if fact.time is None else str(fact.time)

@@ -1,4 +1,4 @@
-"""`fotltn watch`: every violation of a theory's axioms, as it happens."""
+"""`fotltn watch`: report every violation of a theory's axioms as it happens."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def watch(
     theory: TheoryFile,
     source: Annotated[
         Path | None,
-        typer.Option("--input", help="A file of steps; without it, standard input."),
+        typer.Option("--input", help="A file of steps; by default, standard input."),
     ] = None,
     follow: Annotated[
         bool, typer.Option("--follow", help="Wait at the end of the file for more, until Ctrl-C.")
@@ -51,7 +51,7 @@ def watch(
     state: Annotated[
         Path | None,
         typer.Option(
-            "--state", help="A folder with all events, from which a stopped watch continues."
+            "--state", help="A folder for all events, from which a stopped watch continues."
         ),
     ] = None,
     save_every: Annotated[
@@ -72,15 +72,16 @@ def watch(
         typer.Option(
             "--quiet",
             min=0,
-            help="After a violation, report no more of that axiom for N seconds.",
+            help="After a violation, report no further ones of that axiom for N seconds.",
         ),
     ] = 0,
     resolved: Annotated[
-        bool, typer.Option("--resolved", help="Also report what was open and then came true.")
+        bool,
+        typer.Option("--resolved", help="Also report cells that were open and then came true."),
     ] = False,
     every: Annotated[
         int | None,
-        typer.Option("--every", min=1, help="Print how all axioms stand every N steps."),
+        typer.Option("--every", min=1, help="Print the state of all axioms every N steps."),
     ] = None,
     window: Annotated[
         int,
@@ -94,7 +95,7 @@ def watch(
     ] = None,
     skip_errors: Annotated[
         bool,
-        typer.Option("--skip-errors", help="Report lines that are no steps, and continue."),
+        typer.Option("--skip-errors", help="Report lines that are not steps, and continue."),
     ] = False,
     horizon: Horizon = None,
     presence: Annotated[
@@ -104,7 +105,7 @@ def watch(
         ),
     ] = None,
     threshold: Annotated[
-        float, typer.Option("--threshold", help="Degrees at or above it are true.")
+        float, typer.Option("--threshold", help="The smallest degree that counts as true.")
     ] = 0.5,
     end: TraceEnd = None,
     as_json: Annotated[
@@ -113,11 +114,11 @@ def watch(
 ) -> None:
     """Watch axioms on a trace, and report each violation once.
 
-    A step is a line of JSON, as of fotltn monitor. A violation is a binding of an axiom at a time.
+    A step is a line of JSON, as for fotltn monitor. A violation is a binding of an axiom at a time.
     It is reported as soon as it is certain, with its causes. At the end of the input, or at Ctrl-C,
-    a table says how axioms stand. With --state, the end of the input does not end the trace, unless
-    --end is given. Exit status: 0 if there was no violation, 3 if there was one, 1 if the input has
-    errors, 2 for a wrong call, 130 after Ctrl-C.
+    a table shows the state of all axioms. With --state, the end of the input does not end the
+    trace, unless --end is given. Exit status: 0 if there was no violation, 3 if there was one, 1 if
+    the input has errors, 2 for a wrong call, 130 after Ctrl-C.
     """
     checked = check_theory(load_theory(theory))
     if not checked.axioms:
@@ -196,7 +197,7 @@ def watch(
 
 
 class _Batches:
-    """The lines of the input, as many at a time as are there; the first may be a header."""
+    """The lines of the input, in batches of as many as are available; the first may be a header."""
 
     def __init__(
         self,
@@ -246,14 +247,14 @@ class _Batches:
         if journal is not None and place is not None and start.offset < place["offset"]:
             journal.lost()
             print(
-                f"note: {source} was replaced, and is read from its start; the file before it was "
-                f"read up to line {place['lines']:,}",
+                f"note: {source} was replaced, and is now read from its start; the "
+                f"earlier file was read up to line {place['lines']:,}",
                 file=sys.stderr,
             )
         self.rest = lines_of(file if follow else file.file, str(source), start)
 
     def new_file(self) -> dict[str, Any] | None:
-        """The start of the file of the last batch, if that is another one than before."""
+        """Return the start of the last batch's file, if the file is not the one before."""
         from fotltn.monitor.places import place_in
         from fotltn.monitor.sources import START, FollowedFile
 
@@ -263,13 +264,13 @@ class _Batches:
         return place_in(self.read_from, START)
 
     def place_after(self, one: Arrived) -> dict[str, Any]:
-        """Where the input goes on after a line of the last batch."""
+        """Return where the input continues after a line of the last batch."""
         from fotltn.monitor.places import place_after
 
         return place_after(one, self.read_from)
 
     def header(self) -> Header | None:
-        """What the first line says of all steps; otherwise it is a step."""
+        """Return what a header says about all steps; without a header, the first line is a step."""
         from fotltn.monitor.steps import Header, read_line
 
         while not self.first:
@@ -280,14 +281,14 @@ class _Batches:
         try:
             begun = read_line(self.first[0].line)
         except DataError:
-            return None  # it is refused as a step
+            return None  # reported later, when it is read as a step
         if not isinstance(begun, Header):
             return None
         self.header_line = self.first.pop(0)
         return begun
 
     def note_header(self) -> None:
-        """Keep the header, which fits the theory."""
+        """Store the header, which fits the theory."""
         one = self.header_line
         if one is None:
             return
@@ -302,7 +303,7 @@ class _Batches:
             yield self._without_header(batch)
 
     def _without_header(self, batch: list[Arrived]) -> list[Arrived]:
-        """A file after another one, or the input of a later run, may repeat the first header."""
+        """Drop a repeated header; a later file, or the input of a later run, may have one."""
         if not batch or batch[0].line.number != 1 or '"entities"' not in batch[0].line.text:
             return batch
         try:
@@ -312,7 +313,7 @@ class _Batches:
         if self.header_text is None or not isinstance(again, dict) or "entities" not in again:
             return batch
         if isinstance(self.read_from, str):
-            return batch  # a stream does not begin anew
+            return batch  # a stream does not start over
         if again == read_json(self.header_text):
             return batch[1:]
         reason = "this header is not the one that the watch began with"
@@ -333,7 +334,7 @@ def _lines(arrived: list[Arrived]) -> Iterator[InputLine]:
 
 
 class _Teller:
-    """Runs steps, and prints what comes of them."""
+    """Runs steps, and prints their events."""
 
     def __init__(
         self,
@@ -349,7 +350,7 @@ class _Teller:
         self.watch, self.levels, self.every, self.as_json = watch, levels, every, as_json
         self.batches, self.journal, self.save_every = batches, journal, save_every
         self.place: Any = None if journal is None else journal.place
-        # After the first lines, a folder knows which input it is of.
+        # After the first lines, the folder knows which input it belongs to.
         self.saved = watch.count or -save_every
         self.skip_errors, self.skipped = skip_errors, 0
         self.rest: list[Arrived] = []
@@ -357,10 +358,10 @@ class _Teller:
         self.torn = False  # in the middle of steps
 
     def run(self, lines: list[Arrived]) -> None:
-        """Go on by some lines, and stop where standings are to be printed.
+        """Take the steps of some lines, and pause where standings are to be printed.
 
         Raises:
-            DataError: a line is no step of the theory; those before it are done.
+            DataError: a line is not a step of the theory; the steps before it were taken.
         """
         if self.journal is not None:
             self.journal.note(one.line.text for one in lines if one.after != "")
@@ -412,7 +413,7 @@ class _Teller:
         self.taken = None
 
     def _refused(self, error: DataError) -> None:
-        """Leave out the next line, which is no step.
+        """Skip the next line, which is not a step.
 
         Raises:
             DataError: errors are not skipped, or no more steps may come.
@@ -436,7 +437,7 @@ class _Teller:
         raise error
 
     def save(self) -> None:
-        """Write a snapshot, if there is a folder for it."""
+        """Write a snapshot, if there is a state folder."""
         if self.journal is not None and not self.journal.broken:
             self._find_place()
             self.journal.save(self.watch, self.place, (one.line.text for one in self.rest))
@@ -444,7 +445,7 @@ class _Teller:
             self.saved = self.watch.count
 
     def tell(self, events: Iterable[CellEvent]) -> None:
-        """Print events, those that are let through."""
+        """Print the events that the limits let through."""
         if self.journal is not None:
             self.journal.write(events, self._print)
             return
@@ -463,7 +464,7 @@ class _Teller:
             say(f"  {', '.join(told)}")
 
     def standings(self, when: str) -> None:
-        """How all axioms stand."""
+        """Print the state of all axioms."""
         standings = self.watch.standings().values()
         if self.as_json:
             held = self.levels.held_back

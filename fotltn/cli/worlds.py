@@ -17,7 +17,9 @@ def worlds(
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder for the tables.")],
     data: NewTables = None,
     evidence: Evidence = False,
-    number: Annotated[int, typer.Option("--number", min=1, help="How many worlds.")] = 10,
+    number: Annotated[
+        int, typer.Option("--number", min=1, help="The number of worlds to write.")
+    ] = 10,
     most_probable: Annotated[
         bool, typer.Option("--most-probable", help="Write only the most probable world.")
     ] = False,
@@ -39,7 +41,7 @@ def worlds(
 
     posterior = asked_model(model, data, evidence=evidence).posterior
     if posterior is None:
-        raise no_worlds("worlds are written of those that were sampled", None)
+        raise no_worlds("this command writes sampled worlds", None)
     if number > posterior.count:
         raise DataError(f"there are {posterior.count} worlds, not {number}")
     last = posterior.count - 1

@@ -1,4 +1,4 @@
-"""`fotltn worth`: what each axiom is worth, on labels that are held back."""
+"""`fotltn worth`: measure the worth of each axiom on labels that are held back."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ def worth(
         list[str] | None, typer.Option("--axiom", help="Only this axiom; repeatable.")
     ] = None,
     folds: Annotated[
-        int, typer.Option("--folds", min=2, help="Parts of the labels, each held back once.")
+        int,
+        typer.Option(
+            "--folds", min=2, help="The number of parts of the labels; each part is held back once."
+        ),
     ] = 5,
     as_json: Json = False,
 ) -> None:

@@ -96,7 +96,8 @@ def test_help_lists_commands_by_task_with_whole_summaries():
 
 @pytest.mark.parametrize(("old", "new"), [*_RENAMED.items()])
 def test_old_words_of_commands_work_and_say_so(call, old, new):
-    said = f"fotltn {old} is called fotltn {new} now; the old word goes in a later version\n"
+    name = f"fotltn {old} is now called fotltn {new}"
+    said = f"{name}; a later version will not accept the old name\n"
     assert call(old, "--help") == (0, call(new, "--help").out, said)
     assert not re.search(rf"^  {old} ", invoke("--help").stdout, re.MULTILINE)
 
@@ -124,7 +125,7 @@ def test_plan_of_two_valued_logic_says_what_it_takes(call):
     status, out, _ = call("plan", "t.fot", *SIZES, "--semantics", "crisp")
     assert status == 0
     assert out.splitlines()[0] == f"A: by rows of facts, about {peaks['A']} B"
-    assert f"it takes about {peaks['A']} B of intermediate results (budget 4 GiB)" in out
+    assert f"it needs about {peaks['A']} B of intermediate results (budget 4 GiB)" in out
     found = json.loads(call("plan", "t.fot", *SIZES, "--semantics", "crisp", "--json").out)
     assert {root["name"]: root["peak_bytes"] for root in found["roots"]} == peaks
     assert (found["steps"], found["peak_bytes"]) == ([], max(peaks.values()))
@@ -134,7 +135,7 @@ def test_plan_of_two_valued_logic_says_what_it_takes(call):
 def test_plan_of_two_valued_logic_refuses_nothing_that_facts_may_make_small(call):
     status, out, _ = call("plan", "t.fot", *SIZES, "--semantics", "crisp", "--budget", "200")
     assert status == 0
-    assert re.search(r"it takes about [\d,]+ B .*\(budget 200 B\)", out)
+    assert re.search(r"it needs about [\d,]+ B .*\(budget 200 B\)", out)
 
 
 @in_folder

@@ -102,7 +102,7 @@ def test_what_does_not_fit_the_budget(call):
     assert (status, out) == (1, "")
     assert err.startswith("error: ")
     assert "more than the budget of 10" in err
-    message = "error: --budget takes bytes as 500M or 4G, not 'much'\n"
+    message = "error: --budget takes bytes, such as 500M or 4G, not 'much'\n"
     assert call(*EVAL, "--budget", "much") == (1, "", message)
 
 

@@ -51,10 +51,10 @@ def test_it_serves_until_it_is_interrupted():
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        ([THEORY], "facts are needed with a theory"),
+        ([THEORY], "a theory needs facts"),
         ([THEORY, "no.csv"], "no.csv"),
         (["no-model"], "no-model"),
-        (["a", "b", "c"], "one model or two can be looked at, not 3"),
+        (["a", "b", "c"], "inspect shows one model or two, not 3"),
         (["a", "--horizon", "3"], "--horizon is for facts"),
         ([THEORY, FACTS, "--token", "x y"], "a token has 8 or more letters"),
         ([THEORY, FACTS, "--token", "long-enough", "--no-token"], "exclude each other"),

@@ -123,7 +123,7 @@ def test_options_choose_the_meaning():
         ("\n \n", "error: a trace has at least one step"),
         ('{"entities": {}}', "error: a trace has at least one step"),
         ('{"facts": []}\n\n{"facts": [["Stopp", "ego"]]}', "<stdin>:3:13: error: unknown predica"),
-        ('{"facts": []}\nnonsense', "<stdin>:2:1: error: this is no JSON: expecting value"),
+        ('{"facts": []}\nnonsense', "<stdin>:2:1: error: this is not JSON: expecting value"),
         ('{"facts": []}\n{"entities": {}}', "<stdin>:2:14: error: 'entities' belongs to the first"),
         ('{"entities": {"cart": []}}', "<stdin>:1:"),
         ("[" * 100_000, "<stdin>:1:1: error: "),
@@ -141,7 +141,7 @@ def test_text_that_is_none(call, monkeypatch):
     monkeypatch.setattr(sys, "stdin", _Stdin(b'{"facts": []}\n\xff\xfe\n'))
     status, _, err = call("monitor", THEORY)
     assert status == 1
-    assert "<stdin>:2:1: error: this is no UTF-8 text" in err
+    assert "<stdin>:2:1: error: this is not UTF-8 text" in err
     assert "Traceback" not in err
 
 
@@ -150,7 +150,7 @@ def test_steps_before_an_error_are_shown(call, monkeypatch):
     monkeypatch.setattr(sys, "stdin", _Stdin("\n".join(lines).encode()))
     status, out, err = call("monitor", THEORY)
     assert (status, out) == (1, f"{CHANGES[0]}\n")
-    assert "<stdin>:6:1: error: this is no JSON" in err
+    assert "<stdin>:6:1: error: this is not JSON" in err
 
 
 @pytest.mark.parametrize(

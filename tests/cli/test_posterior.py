@@ -96,7 +96,7 @@ def test_control_c_loses_nothing(call, tmp_path, home):
     out, err = process.communicate("go on\n", timeout=PATIENCE)
     assert (process.returncode, out) == (130, "")
     assert "error: training was stopped after sweep 11 of 15\n" in err
-    assert "= the same command goes on from there" in err
+    assert "= run the same command to continue" in err
     assert not (folder / "model").exists()
     assert call("train", folder).status == 0
     straight = home / "robots" / "model"
@@ -164,7 +164,7 @@ def test_conditions_choose_worlds(call):
     count = told["worlds"][0]
     assert few.err == (
         f"warning: only {count} of 18 sampled worlds obey the condition\n"
-        "      = for narrower intervals, state it as a fact, and train again\n"
+        "      = for narrower intervals, state the condition as a fact, and train again\n"
     )
     none = call("ask", "robots", "F Alarm", "--given", "exists r. Worn(r) & G !Faulty(r)")
     assert (none.status, none.out) == (1, "")
@@ -227,7 +227,7 @@ def test_what_cannot_be_written_is_refused(call, tmp_path):
     call("train", gradient, "--epochs", "1")
     refused = call("worlds", gradient, "--out", tmp_path / "w")
     assert refused.err == (
-        "error: worlds are written of those that were sampled, and this model has none\n"
+        "error: this command writes sampled worlds, and this model has none\n"
         '      = train the project with method = "posterior"\n'
     )
 

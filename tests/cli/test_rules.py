@@ -83,7 +83,7 @@ def test_what_the_ends_of_traces_leave_open(call):
     assert rules[text]["uncut"]["support"] == old[text]["uncut"]["support"] == 1
     out = call("rules", "t.fot", "--facts", "f.csv", *options).out
     assert "undecided" in out.splitlines()[0]
-    assert "Undecided: what fails only since its trace ends" in out
+    assert "Undecided: cells that fail only because their trace ends" in out
     assert "ndecided" not in call("rules", "t.fot", "--facts", "f.csv", *options[:0]).out
     status, out, err = call("rules", "t.fot", "--facts", "f.csv", "--end", "last")
     assert (status, out) == (2, "")
@@ -107,7 +107,7 @@ def test_what_people_read(call):
     assert obey.split()[:4] == ["Obey", "2", "3", "0.667"]
     assert calm.split()[:3] == ["Calm", "2", "14"]
     assert "95 % intervals" in out
-    assert "A rule without an antecedent" in out
+    assert "The confidence of a rule without an antecedent" in out
 
 
 BAD = {
@@ -192,11 +192,11 @@ def test_other_commands_take_another_folder(call, tmp_path):
         assert (status, "there is no data folder" in err) == (1, True)
     for command in ("rules", "audit"):
         status, _, err = call(command, JAAD, "--data", tmp_path, "--data", tmp_path)
-        assert (status, "--data is one folder with its tables" in err) == (1, True)
+        assert (status, "--data must be one folder with its tables" in err) == (1, True)
         (tmp_path / "new.csv").write_text("a,b\n")
         status, _, err = call(command, JAAD, "--data", tmp_path / "new.csv")
         assert (status, "not the file" in err) == (1, True)
-        assert "= of a model, --data may be files" in err
+        assert "= --data may be files only for a model" in err
 
 
 STAMPED = "sort s\npredicate A(s), B(s)\naxiom Next: forall x. G(A(x) -> X B(x))\n"

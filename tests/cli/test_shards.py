@@ -165,7 +165,7 @@ def test_more_processes_than_traces_are_warned_of(tmp_path):
     (folder / "project.toml").write_text(one_block, "utf-8")
     status, _, err = run("fotltn", "train", folder, "--shards", 2)
     assert status == 0
-    assert "warning: 2 processes share 1 trace, so that some had nothing to do" in err
+    assert "warning: 2 processes share 1 trace, so some had nothing to do" in err
 
 
 def sampled_project(folder: Path, sweeps: int = 8) -> Path:
@@ -226,7 +226,7 @@ def test_a_killed_process_ends_all_and_the_next_start_goes_on(tmp_path, victim):
     assert f"process {victim} of 3 was killed by SIGKILL" in err
     if victim:
         assert "another process of this training has ended" in err
-        assert "the same command goes on from the last checkpoint" in err
+        assert "run the same command to continue from the last checkpoint" in err
     assert not any(Path(f"/proc/{number}").exists() for number in numbers)
     status, _, err = run("fotltn", "train", folder, "--shards", 2)
     assert status == 0, err

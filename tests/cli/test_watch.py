@@ -267,7 +267,7 @@ def test_a_file_that_was_replaced_between_runs_is_read_from_its_start(tmp_path, 
     assert "was replaced" not in second.stderr
     source.write_text(f"  {CROSS}\n")
     third = followed(source, state, monkeypatch)
-    assert "was replaced, and is read from its start; the file before it was" in third.stderr
+    assert "was replaced, and is now read from its start; the earlier file was" in third.stderr
     assert times(state / "events.jsonl")[-1] == events(third.stdout)[-2]["time"]
     numbers = [one["number"] for one in events((state / "events.jsonl").read_text())]
     assert numbers == list(range(8))

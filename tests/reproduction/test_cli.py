@@ -197,7 +197,7 @@ def test_elsewhere_the_door_says_where_they_are(tmp_path):
     (done,) = door(["--quick"], cwd=tmp_path, python=tmp_path)
     assert (done.status, done.out) == (1, "")
     assert done.err == (
-        "error: the paper's experiments are not installed: they live in the repository\n"
+        "error: the paper's experiments are not installed: they are in the repository\n"
         "      = in a checkout, run: python -m reproduction run\n"
     )
 
