@@ -43,7 +43,10 @@ _LEGEND = (
     "the numbers without it."
 )
 _UNDECIDED = "Undecided: cells that fail only because their trace ends; they count nowhere else."
-_UNLABELLED = "Unlabelled: cells that facts without a label could make true or false; they count nowhere else."
+_UNLABELLED = (
+    "Unlabelled: cells that facts without a label could make true or false; they count nowhere "
+    "else."
+)
 _WHOLE = (
     "The confidence of a rule without an antecedent is the share of all its bindings and times."
 )

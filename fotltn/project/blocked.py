@@ -29,19 +29,19 @@ from fotltn.sharing import one_by_one, sharers
 
 
 def is_prepared(path: Path) -> bool:
-    """Whether there are prepared data."""
+    """Return whether a folder holds prepared data."""
     return os.path.isfile(path / MANIFEST)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BlockedModel:
-    """Networks, and blocks of prepared data that they are put over.
+    """Networks, and the blocks of prepared data that they run on.
 
     Args:
         model: the networks, over the first block.
         worlds: the blocks.
-        trained: whether the networks are; if not, what the facts state is asked.
-        tests: whether all labels are tests, since the networks saw none of these data.
+        trained: whether the networks are trained; if not, questions are about the stated facts.
+        tests: whether all labels are for testing, because the networks have not seen these data.
     """
 
     model: Model
@@ -55,7 +55,7 @@ class BlockedModel:
         return self.model.theory
 
     def over(self, number: int) -> Model:
-        """The model over a block; that over another block is no longer valid."""
+        """Return the model over a block; a model over another block is no longer valid then."""
         world = self.worlds.world(number)
         if self.tests:
             nothing = Labels({}, {}, {}, frozenset(world.facts.local))
@@ -66,7 +66,7 @@ class BlockedModel:
         return replace(self.model, world=world, _tables=None)
 
     def view(self) -> BlockedView:
-        """The theory over what is predicted in all blocks; before training, over what is stated."""
+        """The theory over the predictions in all blocks; before training, over the stated facts."""
         model, prepared = self.model, self.worlds.prepared
         learned, stated = model.grounding.open, prepared.symbols()
         decisions = model.grounding.decisions(dict(model.thresholds)) if self.trained else None
@@ -81,7 +81,7 @@ class BlockedModel:
         )
 
     def _parts(self) -> dict[str, tuple[int, ...]]:
-        """The traces for each part, numbered over all blocks, if a table says which these are."""
+        """The traces for each part, numbered over all blocks, if a table assigns them."""
         parts: dict[str, tuple[int, ...]] = {}
         start = 0
         for count, of_block in zip(self.worlds.prepared.traces, self.worlds.parts, strict=True):
@@ -93,9 +93,9 @@ class BlockedModel:
     def predictions(
         self, predicates: Sequence[str] | None = None, *, decide: bool = False
     ) -> Iterator[pa.Table]:
-        """The degrees of predicates as tables of facts, block by block; as of a model.
+        """Yield the degrees of predicates as tables of facts, block by block, as for a model.
 
-        Processes that share work compute as many blocks at a time as they are, and all get all.
+        Processes that share work compute one block each at a time, and all receive all results.
         """
         for start in range(0, self.worlds.count, sharers()):
             numbers = range(start, min(start + sharers(), self.worlds.count))
@@ -107,7 +107,7 @@ class BlockedModel:
             yield from one_by_one(f"predictions of blocks from {start}", len(numbers), told)
 
     def metrics(self, threshold: float | None = None) -> Report | None:
-        """How good predictions of test facts are; None if there are no such facts."""
+        """Measure how good predictions of test facts are; None if there are no test facts."""
 
         def scored(number: int) -> ScoredFacts | None:
             model = self.over(number)
@@ -126,10 +126,10 @@ class BlockedModel:
 
 
 def facts_on_disk(theory: CheckedTheory, folder: Path, clock: Clock | None = None) -> BlockedView:
-    """A theory over prepared facts as they are stated.
+    """Load a theory over prepared facts, as stated.
 
     Raises:
-        DataError: there are none, or they are about other symbols.
+        DataError: there are no prepared data, or they are about other symbols.
     """
     signature = theory.signature
     prepared = read_prepared(folder, signature)
@@ -145,10 +145,10 @@ def facts_on_disk(theory: CheckedTheory, folder: Path, clock: Clock | None = Non
 
 
 def project_on_disk(config: Config) -> BlockedModel:
-    """A project before training, over its prepared data.
+    """Load a project before training, over its prepared data.
 
     Raises:
-        FotError: there are none, or something of the project is wrong.
+        FotError: there are no prepared data, or the project is wrong.
     """
     worlds = disk_worlds(config)
     first = worlds.world(0)
@@ -159,10 +159,10 @@ def project_on_disk(config: Config) -> BlockedModel:
 
 
 def model_on_disk(model: Model, config: Config) -> BlockedModel:
-    """A model over the prepared data of its project.
+    """Load a model over the prepared data of its project.
 
     Raises:
-        FotError: there are none, or they were prepared otherwise.
+        FotError: there are no prepared data, or they were prepared with other settings.
     """
     both = replace(
         model.config, folder=config.folder, roots=config.roots, source=config.source,
@@ -174,10 +174,10 @@ def model_on_disk(model: Model, config: Config) -> BlockedModel:
 
 
 def model_over_blocks(model: Model, folder: Path) -> BlockedModel:
-    """A model over other prepared data, in which all labels are tests.
+    """Load a model over other prepared data, in which all labels are for testing.
 
     Raises:
-        FotError: they do not fit.
+        FotError: the data do not fit the model.
     """
     plain = replace(
         model.config.data, prepared=str(folder), test=(), split=None, train=1.0, by="facts",
@@ -191,7 +191,7 @@ def model_over_blocks(model: Model, folder: Path) -> BlockedModel:
 
 
 def _check_fit(model: Model, worlds: DiskWorlds) -> None:
-    """Refuse data of other shared entities or features than the networks were made for."""
+    """Raise an error if shared entities or features differ from those of the networks."""
     prepared = worlds.prepared
     for sort, names in model.facts.entities.items():
         if prepared.entities.get(sort) != names:
@@ -200,12 +200,13 @@ def _check_fit(model: Model, worlds: DiskWorlds) -> None:
         names = prepared.features[sort].names if sort in prepared.features else ()
         if names != features.names:
             _refuse(
-                f"the model sees of each '{sort}' {listing(features.names, 20)}; the prepared data "
-                f"have {listing(names, 20) or 'no features'}"
+                f"the model sees these features of '{sort}': "
+                f"{listing(features.names, 20)}; the prepared data have "
+                f"{listing(names, 20) or 'no features'}"
             )
 
 
 def _refuse(text: str) -> None:
     raise DataError(
-        Diagnostic(text, hint="train on these data; or --data with the tables themselves")
+        Diagnostic(text, hint="train on these data; or use --data with the tables themselves")
     )

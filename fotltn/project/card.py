@@ -1,7 +1,7 @@
-"""The card of a model: what it predicts, from what, how well, and where it ends. For people alone.
+"""The card of a model, for people: what it predicts, from what, how well, and its limits.
 
-Nothing reads it back. It says what the model's folder holds and nothing else, so that the same
-model has the same card everywhere.
+The program never reads it back. It depends only on the model's folder, so the same model has the
+same card everywhere.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 #: The name of the file, which code hosts show with a folder.
 CARD = "README.md"
 
-_LISTED = 50  # axioms, features and categories, of which a card names no more
+_LISTED = 50  # the most axioms, features and categories that a card names
 
 
 class Described(Protocol):
-    """What a card is made of: a model."""
+    """The parts of a model that a card describes."""
 
     config: Config
     world: World
@@ -59,15 +59,15 @@ class Described(Protocol):
 
     @property
     def bias(self) -> tuple[str, ...]:
-        """In which ways training on parts of the data differs from training on all of it."""
+        """How training on parts of the data differs from training on all of it."""
 
 
 def card(model: Described, metrics: Report | None) -> str:
-    """The card of a model as Markdown.
+    """Return the card of a model as Markdown.
 
     Args:
         model: the model.
-        metrics: those on its test facts.
+        metrics: its metrics on test facts.
     """
     names = [*model.grounding.open, *model.config.functions]
     learned = ", ".join(map(_code, names)) or "nothing"
@@ -95,7 +95,7 @@ def card(model: Described, metrics: Report | None) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text of the input on one line, without what Markdown or a terminal would obey."""
+    """Return text on one line, without characters that Markdown or a terminal interprets."""
     return visible(" ".join(text.split())).replace("`", "'")
 
 
@@ -104,7 +104,7 @@ def _code(text: str) -> str:
 
 
 def _some(names: Iterable[str]) -> str:
-    """Names as code, cut where there are many."""
+    """Return names as code; a long list is cut."""
     codes = [_code(name) for name in names]
     more = len(codes) - _LISTED
     return ", ".join([*codes[:_LISTED], *([f"and {count(more)} more"] if more > 0 else [])])
@@ -244,11 +244,12 @@ def _training(model: Described) -> Iterator[str]:
         f"rate {settings.rate:g}, seed {settings.seed}"
     )
     yield (
-        f"- {_many(len(model.history), 'epoch')}, of which {count(model.best_epoch)} was the best; "
-        f"it ended since {_ended(model.reason)}"
+        f"- {_many(len(model.history), 'epoch')}, of which "
+        f"{count(model.best_epoch)} was the best; it ended because "
+        f"{_ended(model.reason)}"
     )
     if model.flips is not None:
-        yield f"- {number(model.flips)} of the labels are taken to be flipped, as was learned"
+        yield f"- {number(model.flips)} of the labels are flipped, as training estimated"
     yield from _programs(model)
 
 
@@ -262,8 +263,8 @@ def _sampling(model: Described, posterior: Posterior) -> Iterator[str]:
     how, mixing = model.config.posterior, posterior.mixing
     yield (
         f"- {_many(posterior.count, 'world')} of {_many(posterior.chains, 'chain')}: "
-        f"{_many(how.burn_in, 'sweep')} that did not count, {count(posterior.sweeps)} that did, "
-        f"seed {model.config.training.seed}"
+        f"{_many(how.burn_in, 'sweep')} of burn-in, then "
+        f"{count(posterior.sweeps)} that count, seed {model.config.training.seed}"
     )
     if mixing.r_hat:
         fewest = min(mixing.effective.values())
@@ -282,7 +283,7 @@ def _sampling(model: Described, posterior: Posterior) -> Iterator[str]:
     if posterior.carried is not None and posterior.carried.exponents:
         trusted = posterior.carried.exponents.items()
         shown = ", ".join(f"{_code(name)} {number(value)}" for name, value in trusted)
-        yield f"- how far networks are trusted, as exponents: {shown}"
+        yield f"- trust in networks, as exponents: {shown}"
     if posterior.weights:
         shown = ", ".join(f"{_code(name)} {number(w)}" for name, w in posterior.weights.items())
         yield f"- weights of soft axioms, as learned: {shown}"
@@ -296,7 +297,7 @@ def _ended(reason: str) -> str:
 def _axioms(model: Described) -> Iterator[str]:
     axioms = model.theory.axioms
     if not axioms:
-        yield "There are none: it has learned from facts alone."
+        yield "There are none: the model has learned from facts alone."
         return
     best = model.best_epoch
     values: Mapping[str, float] = next((e.values for e in model.history if e.number == best), {})
@@ -322,14 +323,14 @@ def _axioms(model: Described) -> Iterator[str]:
         yield f"- and {count(len(axioms) - _LISTED)} more"
     if values:
         yield (
-            "\nA high value is no proof that predictions are good; `fotltn audit` says what it "
-            "rests on."
+            "\nA high value does not prove that predictions are good; `fotltn audit` "
+            "says what the value rests on."
         )
 
 
 def _metrics(metrics: Report | None) -> Iterator[str]:
     if metrics is None:
-        yield "No facts were held back for testing, so that nobody knows how good predictions are."
+        yield "No facts were held back for testing, so the quality of predictions is unknown."
         return
     rule = decision_rule({name: row.threshold for name, row in metrics.predicates.items()})
     yield (
@@ -353,7 +354,10 @@ def _new_data(model: Described) -> Iterator[str]:
         "The model answers for other entities, traces and lengths, in tables with the same columns."
     )
     if model.posterior is not None:
-        yield "It samples worlds of them, by the prior, the rates and the networks that it learned."
+        yield (
+            "It samples worlds of the new data, with the prior, the rates and the "
+            "networks that it learned."
+        )
     tables = [*model.config.data.facts, *(wide.file for wide in model.config.data.wide)]
     if all("." in name for name in tables):  # others were in memory
         yield f"It reads {_some(tables)}."
@@ -366,29 +370,29 @@ def _new_data(model: Described) -> Iterator[str]:
 def _limits(model: Described, metrics: Report | None) -> Iterator[str]:
     data, labels = model.config.data, model.world.labels
     yield (
-        "- It has seen the data above and no others. Where new data differ from these, nothing is "
-        "known of its quality."
+        "- It has seen only the data above. Where new data differ from these, "
+        "its quality is unknown."
     )
     if model.posterior is None:
         yield (
-            "- Degrees are what training came to; that they are frequencies was not checked. "
+            "- Degrees are the result of training; nobody has checked that they match frequencies. "
             "`fotltn report` shows how far they are."
         )
     else:
         yield (
-            "- Degrees are probabilities, as far as hard axioms hold, soft ones have the right "
-            "weights and labels are wrong at these rates. `fotltn report` shows how far they are "
-            "frequencies."
+            "- Degrees are probabilities only as far as hard axioms hold, soft "
+            "axioms have the right weights, and labels are wrong at these rates. "
+            "`fotltn report` compares them with frequencies."
         )
     if data.flip:
         yield f"- A share of {data.flip:g} of the labels to learn from was flipped on purpose."
     silent = [n for n in model.grounding.learned if not len(labels.truth.get(n, ()))]
     if silent and labels.total:
-        yield f"- Of {_some(silent)} there are no labels to learn from: axioms alone speak of it."
+        yield f"- There are no labels of {_some(silent)} to learn from: only axioms tell about it."
     if not labels.total:
         yield (
-            "- There are no labels to learn from here: it has learned from axioms alone, or was "
-            "moved to these data after training."
+            "- There are no labels to learn from here: the model has learned from "
+            "axioms alone, or was applied to these data after training."
         )
     if metrics is not None and data.train < 1 and data.by == "facts":
         yield (
@@ -406,10 +410,10 @@ def _use(model: Described) -> Iterator[str]:
     kinds = [h.kind for h in (*config.predicates.values(), *config.functions.values())]
     encoders = [s.encoder.kind for s in config.inputs.values() if s.encoder is not None]
     if any(kind in IN_PYTHON for kind in (*kinds, *encoders)):
-        yield "It needs modules of its author, of which the folder has the weights, but no code:\n"
+        yield "It needs modules of its author; the folder has their weights, but no code:\n"
         yield '```python\nfotltn.load_model("MODEL", modules={…})\n```'
         return
-    yield "With `MODEL` for this folder:\n"
+    yield "Write this folder for `MODEL`:\n"
     yield "```sh"
     yield f"fotltn predict MODEL{' --data NEW' * travels} -o predictions.csv"
     yield f"fotltn score MODEL{' --data NEW' * travels}"

@@ -1,4 +1,4 @@
-"""A project's prepared data: each block as a world of its own, one in memory at a time."""
+"""A project's prepared data: each block is a separate world, and one is in memory at a time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from fotltn.project.seen import counted_rows, seen_of
 from fotltn.project.world import NOTHING, InMemory, World, parts_of, read_theory, world_of
 from fotltn.syntax.theory import Theory
 
-#: Of all blocks, how many rows show where the quantiles of features are.
+#: The number of rows, over all blocks, from which quantiles of features are taken.
 _SAMPLE = 2**18
 
 
@@ -37,11 +37,11 @@ class DiskWorlds:
     """The blocks of prepared data, each with the labels that the project's settings draw.
 
     Args:
-        config: the project, with the categories that the data have.
+        config: the project, with the categories in the data.
         source: its theory.
-        theory: the same, checked.
+        theory: the checked theory.
         prepared: the folder.
-        parts: of each block, its traces for each part, if a table says which these are.
+        parts: for each block, its traces for each part, if a table assigns them.
     """
 
     config: Config
@@ -56,10 +56,10 @@ class DiskWorlds:
         return len(self.prepared.traces)
 
     def world(self, number: int) -> World:
-        """What a block says.
+        """Return the world of a block.
 
         Raises:
-            DataError: it cannot be read, or does not fit the project.
+            DataError: the block cannot be read, or does not fit the project.
         """
         config = self.config
         facts, features = self.prepared.read(
@@ -74,11 +74,11 @@ class DiskWorlds:
 
 
 def disk_worlds(config: Config, more: InMemory = NOTHING, folder: Path | None = None) -> DiskWorlds:
-    """The prepared data of a project, or those of a folder that may be prepared otherwise.
+    """Open the prepared data of a project, or a folder prepared with other settings.
 
     Raises:
-        FotError: there are none, they were prepared otherwise, or the project asks of them what
-            blocks cannot do.
+        FotError: there are no prepared data, they were prepared with other settings, or the project
+            needs something that blocks cannot provide.
     """
     _refuse(config)
     source, theory = read_theory(config, more)
@@ -88,21 +88,21 @@ def disk_worlds(config: Config, more: InMemory = NOTHING, folder: Path | None = 
             ("data", "prepared"),
             f"the data at '{prepared.folder}' were prepared with other declarations, or another "
             "[data]",
-            "`fotltn prepare` makes them anew",
+            "prepare them again with `fotltn prepare`",
         )
     shared = config.data.by == "entities" and config.data.train < 1
     if shared and config.data.sort not in prepared.room:
         raise config.error(
             ("data", "by"),
-            "entities that all traces share would be drawn in each block anew",
-            'by = "traces", or [data.split]; or entities of a sort in local',
+            "entities that all traces share would be drawn separately in each block",
+            'set by = "traces", or [data.split]; or make the sort local',
         )
     config = replace(config, data=with_categories(config.data, prepared.features))
     return DiskWorlds(config, source, theory, prepared, _parts(config, prepared))
 
 
 def _where(path: Path) -> Path:
-    """Where a folder is, or was left by a preparation that was killed while it put it in place."""
+    """Return the folder, or the copy left by a preparation that was killed while replacing it."""
     target = resolved(path)
     with locked(target.parent, exclusive=False):
         return next(iter(folders.present(target)), target)
@@ -112,24 +112,24 @@ def _refuse(config: Config) -> None:
     batches, training = config.training.batches, config.training
     if config.method == "posterior":
         raise config.error(
-            ("method",), "worlds are sampled of data in memory", 'method = "gradient"'
+            ("method",), "worlds can be sampled only of data in memory", 'method = "gradient"'
         )
     if batches is not None and batches.by == "entities":
         text = "prepared data are cut by traces"
         raise config.error(("training", "batches", "by"), text, 'by = "traces"')
     if config.compile:
-        text = "a plan would be compiled for each block from disk"
+        text = "every block from disk would need its own compiled plan"
         raise config.error(("machine", "compile"), text, "compile = false")
     if training.thresholds != "half":
-        text = "thresholds are chosen on facts in memory"
+        text = "thresholds can be chosen only on facts in memory"
         raise config.error(("training", "thresholds"), text, 'thresholds = "half"')
     if config.objective.trust is not None:
-        text = "trust in axioms is learned over all data at once"
+        text = "trust in axioms can be learned only over all data at once"
         raise config.error(("objective", "trust"), text, "leave it out")
 
 
 def _parts(config: Config, prepared: PreparedData) -> tuple[dict[str, tuple[int, ...]], ...]:
-    """Of each block, its traces for each part."""
+    """Return the traces for each part, by block."""
     if config.data.split is None:
         return tuple({} for _ in prepared.traces)
     names: list[str] = []
@@ -149,13 +149,13 @@ def _parts(config: Config, prepared: PreparedData) -> tuple[dict[str, tuple[int,
 
 @dataclass(slots=True, eq=False)
 class DiskStream:
-    """Blocks as training takes them, with networks over the first of them.
+    """The blocks for training, with networks built for the first block.
 
     Args:
         worlds: the blocks.
-        config: the project, in which it is said what networks see.
+        config: the project, with the inputs of networks settled.
         grounding: the networks.
-        total: labelled facts to learn from.
+        total: the number of labelled facts to learn from.
     """
 
     worlds: DiskWorlds
@@ -170,7 +170,7 @@ class DiskStream:
 
     @property
     def watches(self) -> bool:
-        """Whether some labelled facts are to be watched."""
+        """Whether some labelled facts are for validation."""
         split = self.config.data.split
         return self.config.training.validation > 0 or (split is not None and bool(split.validation))
 
@@ -183,7 +183,7 @@ class DiskStream:
 
 
 def laid_over(grounding: Grounding, config: Config, world: World) -> LaidData:
-    """A block as networks are put over it."""
+    """Return a block as networks need it."""
     device = grounding.fixed.lengths.device
     inputs = grounding.inputs_by_sort
     seen = {sort: seen_of(sort, config.inputs[sort], world).to(device) for sort in inputs}
@@ -191,7 +191,7 @@ def laid_over(grounding: Grounding, config: Config, world: World) -> LaidData:
 
 
 def watched_apart(config: Config, world: World, number: int) -> tuple[Labels, Labels | None]:
-    """The labels of a block to learn from, and those to watch."""
+    """Return the labels of a block for learning and those for validation."""
     share = config.training.validation
     if world.watched is not None or share == 0:
         return world.labels, world.watched
@@ -200,9 +200,9 @@ def watched_apart(config: Config, world: World, number: int) -> tuple[Labels, La
 
 @dataclass(slots=True)
 class _Moments:
-    """Of columns of numbers: how many there are, their mean, and their squared distances to it.
+    """For columns of numbers: the count, the mean, and the squared distances to the mean.
 
-    Blocks are added one after another, so that the order alone decides the bits.
+    Blocks are added one after another, so the result depends only on their order.
     """
 
     count: Tensor
@@ -211,7 +211,7 @@ class _Moments:
     rows: list[Tensor] = field(default_factory=list)
 
     def add(self, values: Tensor, sample: int) -> None:
-        """Add rows; NaN does not count. Some of them, evenly, are remembered."""
+        """Add rows without NaN, and keep some of them, evenly spaced."""
         if not len(values):
             return
         known = ~values.isnan()
@@ -229,14 +229,14 @@ class _Moments:
             self.rows.append(values[:: max(1, len(values) // sample)].clone())
 
     def centring(self) -> Centring:
-        """The mean and the spread; 0 and 1 where there is no number."""
+        """Return the mean and the spread; 0 and 1 for a column without numbers."""
         spread = (self.squares / self.count.clamp(min=1)).sqrt()
         spread = torch.where(self.count > 0, spread, torch.ones_like(spread))
         return Centring(self.mean, spread, torch.cat(self.rows) if self.rows else None)
 
 
 def centred(worlds: DiskWorlds, config: Config, first: World) -> tuple[World, int]:
-    """The world of the first block, with means and spreads of all, and all labels to learn from."""
+    """Return the first world with the means and spreads of all blocks, and the number of labels."""
     moments: dict[str, _Moments] = {}
     total = 0
     for number in range(worlds.count):

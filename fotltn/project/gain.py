@@ -1,4 +1,4 @@
-"""What each axiom brings on labels that are held back: trained with it and without it."""
+"""Measure how much each axiom helps on held-back labels, by training with and without it."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from fotltn.project.model import model_of
 from fotltn.project.train import without_axioms
 from fotltn.project.world import World, device_of, in_precision
 
-_SHARE = 0.8  # of the labels, from which is learned
+_SHARE = 0.8  # the share of the labels to learn from
 
 V = TypeVar("V")
 
 
 class HeldBackScores(NamedTuple):
-    """How well labels are predicted that were held back: means over predicates."""
+    """How well held-back labels are predicted: means over predicates."""
 
     log_loss: float | None
     pr_auc: float | None
@@ -38,12 +38,12 @@ class HeldBackScores(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AxiomGain:
-    """What an axiom brings beside all others.
+    """How much an axiom helps in addition to all others.
 
     Args:
-        axiom: its name.
-        log_loss: by how much the mean log-loss of a label falls with it, for each draw.
-        pr_auc: by how much PR-AUC rises with it, for each draw; None where it is not defined.
+        axiom: the name of the axiom.
+        log_loss: by how much the axiom lowers the mean log-loss of a label, for each draw.
+        pr_auc: by how much it raises PR-AUC, for each draw; None where that is not defined.
     """
 
     axiom: str
@@ -51,7 +51,7 @@ class AxiomGain:
     pr_auc: tuple[float | None, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON, with means and how many draws gain."""
+        """Return the numbers for JSON, with means and the number of draws that gain."""
         both = {"log_loss": self.log_loss, "pr_auc": self.pr_auc}
         return {
             name: {"mean": average(gains), "better": better(gains), "draws": list(gains)}
@@ -60,13 +60,13 @@ class AxiomGain:
 
 
 def average(gains: tuple[float | None, ...]) -> float | None:
-    """The mean of those that are defined."""
+    """Return the mean of the defined numbers."""
     defined = [gain for gain in gains if gain is not None]
     return math.fsum(defined) / len(defined) if defined else None
 
 
 def better(gains: tuple[float | None, ...]) -> int:
-    """How many are above 0."""
+    """Count the numbers above 0."""
     return sum(gain is not None and gain > 0 for gain in gains)
 
 
@@ -77,35 +77,35 @@ def gains(
     report: Callable[[LeftOutProgress], None] | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> tuple[HeldBackScores, list[AxiomGain]]:
-    """Train with all axioms and without each, from a part of the labels, and score the others.
+    """Train with all axioms and without each, on a part of the labels; score the other labels.
 
-    The labels are those of training: test facts are not looked at. Each draw divides them anew,
-    as the project draws its test facts, or by traces where it draws none and has several.
+    The labels are those for training: test facts are not used. Each draw divides them again, as the
+    project draws its test facts or, if it draws none and has several traces, by traces.
 
     Args:
         config: the project, which learns by gradients.
-        draws: how often labels are divided.
-        report: is told of every training that is done.
-        stop: asked after every epoch whether to stop.
+        draws: how often to divide the labels.
+        report: a function to call after every training.
+        stop: a function to call after every epoch; if it returns true, training stops.
 
     Returns:
-        The scores with all axioms, means over the draws, and what each axiom brings.
+        The scores with all axioms, as means over the draws, and the gain of each axiom.
 
     Raises:
-        InterruptedTrainingError: it was stopped; the same call goes on from there.
-        FotError: something of the project is wrong.
+        InterruptedTrainingError: it was stopped; the same call continues.
+        FotError: the project is wrong.
     """
     built = build(config)
     if built.config.method != "gradient":
         raise DataError(
             Diagnostic(
-                "the gain is measured of what gradients learn, and this project samples worlds",
+                "gains are measured by gradient training, but this project samples worlds",
                 hint=f"fotltn worth {config.folder}",
             )
         )
     names = [axiom.name for axiom in built.task.axioms.theory.axioms]
     if not names:
-        raise DataError("the theory has no axioms from which is learned")
+        raise DataError("the theory has no axioms to learn from")
     folder = resolved(config.model_path())
     folder = folder.with_name(f"{folder.name}.gain")
     divisions = [_divided(built, draw) for draw in range(draws)]
@@ -130,7 +130,7 @@ def gains(
 
 
 def _divided(built: Built, draw: int) -> Division:
-    """The labels from which is learned, and those that are held back."""
+    """Return the labels to learn from, and those to hold back."""
     data, labels = built.config.data, built.world.labels
     by: Split = data.by
     if data.train == 1.0 and len(built.world.facts.traces) > 1:
@@ -144,7 +144,7 @@ def _divided(built: Built, draw: int) -> Division:
 
 
 def _without(config: Config, world: World, name: str | None) -> Built:
-    """A project without an axiom, and without what is said of it."""
+    """Return a project without an axiom and its settings."""
 
     def others(settings: Mapping[str, V]) -> dict[str, V]:
         return {axiom: value for axiom, value in settings.items() if axiom != name}
@@ -164,11 +164,11 @@ def _without(config: Config, world: World, name: str | None) -> Built:
 def _scored(
     built: Built, rest: Labels, checkpoints: Path, stop: Callable[[], bool]
 ) -> HeldBackScores:
-    """Train, or take what was trained before an interruption, and score what was held back."""
+    """Train, or load what was trained before an interruption, and score the held-back labels."""
     with in_precision(built.config):
         outcome = fit(built.task, checkpoints=checkpoints, stop=stop)
     if not outcome.finished:
-        hint = "the same command goes on from there"
+        hint = "run the same command to continue"
         raise InterruptedTrainingError(Diagnostic("measuring gains was stopped", hint=hint))
     scores = model_of(built, outcome).scores(rest)
     losses = mean({name: log_loss(*one) for name, one in scores.items()})

@@ -1,8 +1,8 @@
-"""A model in the loop: what it sees step by step becomes facts, which a watch judges.
+"""A model in the loop: it turns features into facts, step by step, and a watch judges them.
 
-An entity is seen as it would be in the whole trace. What that takes of the past is remembered of
-each: of changes the last values, of a recurrent network its state, of convolutions as many steps
-as they reach, of a transformer everything since the entity came.
+Networks see an entity as they would in the whole trace. For this, each entity has a memory: the
+last values for changes, the state of a recurrent network, as many steps as convolutions reach, and
+for a transformer everything since the entity arrived.
 """
 
 from __future__ import annotations
@@ -34,18 +34,19 @@ if TYPE_CHECKING:
     from fotltn.project.model import Model
     from fotltn.syntax.theory import Theory
 
-_TRIED = 5  # traces on which networks of one's own are tried
+_TRIED = 5  # traces on which custom networks are tried
 
 
 @dataclass(slots=True)
 class EntityMemory:
-    """What is remembered of an entity.
+    """The memory of an entity.
 
     Args:
-        step: at which it was last seen.
-        values: its features at the last steps, oldest first; where it was away, as they were last.
-        rows: what an encoder without a state has seen of it, with axes (step, width).
-        state: of a recurrent network, with axes (layer, width).
+        step: the step at which the entity was last seen.
+        values: its features at the last steps, oldest first; while it was away, the last known
+            ones.
+        rows: the inputs that an encoder without a state has seen, with axes (step, width).
+        state: the state of a recurrent network, with axes (layer, width).
     """
 
     step: int
@@ -55,13 +56,13 @@ class EntityMemory:
 
 
 class LiveSort:
-    """What networks see of the entities of a sort, step by step."""
+    """The inputs of networks about the entities of a sort, step by step."""
 
     def __init__(self, sort: str, model: Model) -> None:
-        """Take the parts of a model's inputs.
+        """Use the parts of a model's inputs.
 
         Raises:
-            DataError: they cannot be computed step by step.
+            DataError: the inputs cannot be computed step by step.
         """
         how: InputConfig = model.config.inputs[sort]
         inputs = model.grounding.inputs_by_sort[sort]
@@ -71,13 +72,13 @@ class LiveSort:
             if not isinstance(inputs.encoder, TimeEncoder):
                 raise _refused(
                     f"nothing says whether the encoder of '{sort}' looks ahead",
-                    "an encoder of the project's own kinds, with causal = true",
+                    "use one of the built-in encoders, with causal = true",
                 )
             if not inputs.encoder.causal:
                 raise _refused(
-                    f"the encoder of '{sort}' looks ahead (inputs.{sort}.encoder.causal = false), "
-                    "at steps that have not come",
-                    "causal = true, and train again",
+                    f"the encoder of '{sort}' looks ahead (inputs.{sort}.encoder.causal = "
+                    "false), at steps that have not come yet",
+                    "set causal = true, and train again",
                 )
             self.encoder = inputs.encoder
         if how.neighbours:
@@ -87,7 +88,9 @@ class LiveSort:
         parts = [p for p in inputs.modules() if isinstance(p, FeatureInputs | Embeddings | Joined)]
         features = [p for p in parts if isinstance(p, FeatureInputs)]
         if not features:
-            raise _refused(f"networks see no features of '{sort}', so that no step changes them")
+            raise _refused(
+                f"networks see no features of '{sort}', so no step would change their output"
+            )
         self.features = features[0]
         self.vectors = next((p for p in parts if isinstance(p, Embeddings)), None)
         self.names = model.world.fixed.inputs[sort].names
@@ -100,31 +103,33 @@ class LiveSort:
         names = (n for w in wide for n in w.presence if not declared[n].static)
         there = list(dict.fromkeys(names))
         if len(there) > 1:
-            raise _refused(f"{listing(there)} say together where each '{sort}' is present")
+            raise _refused(f"{listing(there)} together say where each '{sort}' is present")
         self.presence = there[0] if there else None
 
     # --- what is stated ------------------------------------------------------------------------
 
     def stated(self, step: TraceStep) -> dict[str, Tensor]:
-        """The features of entities that a step states.
+        """Return the features of entities that a step states.
 
         Raises:
-            DataError: they are not what the model has learned from.
+            DataError: they are not the features that the model was trained on.
         """
         rows = (step.features or {}).get(self.sort, {})
         path = ("features", self.sort)
         if not isinstance(rows, Mapping):
-            raise wrong(step, f"the features of '{self.sort}' are an object by entity", path)
+            raise wrong(step, f"the features of '{self.sort}' must be an object, by entity", path)
         stated = {}
         for name, row in rows.items():
             if not isinstance(row, Mapping):
-                raise wrong(step, f"the features of '{name}' are an object by name", (*path, name))
+                raise wrong(
+                    step, f"the features of '{name}' must be an object, by name", (*path, name)
+                )
             for feature, value in row.items():
                 if feature not in self.names:
                     hint = name_hint(feature, self.names, "the model sees")
                     raise wrong(step, f"unknown feature '{feature}'", (*path, name, feature), hint)
                 if not is_number(value) and (value is not None or feature not in self.optional):
-                    raise wrong(step, f"'{feature}' is a number", (*path, name, feature))
+                    raise wrong(step, f"'{feature}' must be a number", (*path, name, feature))
             if lacking := [f for f in self.names if f not in row]:
                 hint = f"the model sees {listing(self.names, 20)}"
                 raise wrong(step, f"'{name}' has no '{lacking[0]}'", (*path, name), hint)
@@ -137,7 +142,7 @@ class LiveSort:
     def seen(
         self, stated: Mapping[str, Tensor], memory: Mapping[str, EntityMemory], step: int
     ) -> tuple[Tensor, dict[str, EntityMemory]]:
-        """What networks see of entities, with axes (trace, entity, time, width), and the memory."""
+        """Return the inputs, with axes (trace, entity, time, width), and the memory."""
         after = {name: self._remembered(memory.get(name), v, step) for name, v in stated.items()}
         rows = [[v[-1], *(v[-1] - v[max(0, len(v) - 1 - k)] for k in self.changes)]
                 for v in (after[name].values for name in stated)]  # fmt: skip
@@ -155,7 +160,7 @@ class LiveSort:
         return values.reshape(1, len(stated), 1, -1), after
 
     def _remembered(self, old: EntityMemory | None, values: Tensor, step: int) -> EntityMemory:
-        """What is known of an entity with its features now; earlier ones as far as changes ask."""
+        """Return the memory of an entity, with its present features added."""
         past: list[Tensor] = []
         if old is not None:
             reach = max(self.changes, default=0)
@@ -164,7 +169,7 @@ class LiveSort:
         return EntityMemory(step, [*past, values])
 
     def _vectors(self, names: Sequence[str]) -> Tensor:
-        """The vectors that were learned of entities."""
+        """Return the learned vectors of entities."""
         assert self.vectors is not None
         table = self.vectors()[0, :, 0]
         strange = [n for n in names if n not in self.known]
@@ -181,7 +186,7 @@ class LiveSort:
         after: Mapping[str, EntityMemory],
         step: int,
     ) -> Tensor:
-        """What the encoder makes of them; where entities were away, it saw nothing."""
+        """Return the encoder's output; it sees nothing while entities are away."""
         assert self.encoder is not None
         if self.encoder.pieces is not None:
             values = self.encoder.pieces(values)
@@ -216,11 +221,11 @@ class LiveSort:
 
 
 class ModelWatch(Watch):
-    r"""A watch of what a model says on a trace that comes step by step.
+    r"""Watches the predictions of a model on a trace that arrives step by step.
 
     Steps have features, by sort, entity and name: `{"features": {"pump": {"north": {"pressure":
-    5.1}}}, "facts": […]}`. What is learned follows from them, as it does when the model is applied
-    to all of the trace.
+    5.1}}}, "facts": […]}`. The model computes learned predicates from the features, with the same
+    result as when it is applied to the whole trace.
 
     >>> import fotltn as fot
     >>> theory = "sort pump\npredicate Failed(pump)\naxiom Fine: forall x. G !Failed(x)"
@@ -248,14 +253,14 @@ class ModelWatch(Watch):
         """Begin before the first step.
 
         Args:
-            model: what says the degrees of learned predicates; by its thresholds they are true.
-            theory: what to watch; without, the axioms of the model.
+            model: the model that predicts learned predicates; its thresholds decide what is true.
+            theory: the axioms to watch; by default, those of the model.
             presence: predicates of presence, besides those of the model.
-            options: as of `fotltn.Watch`.
+            options: the options of `fotltn.Watch`.
 
         Raises:
-            DataError: the model needs more than the steps so far, as an encoder that looks ahead
-                does, or the theory is not about it.
+            DataError: the model needs more than the steps so far, for example for an encoder that
+                looks ahead, or the theory does not mention its predicates.
         """
         checked = model.theory if theory is None else checked_theory(theory)
         self.sorts = _live_sorts(model, checked)
@@ -271,7 +276,7 @@ class ModelWatch(Watch):
         self._kind["model"] = weights.hexdigest()[:16]
 
     def _again(self, _text: str) -> bool:
-        return False  # what the model says is not in the text
+        return False  # predictions of the model are not in the text
 
     def _take(self, step: TraceStep) -> Iterator[CellEvent]:
         facts, after = self._sensed(step)
@@ -280,7 +285,7 @@ class ModelWatch(Watch):
             self.memory[sort].update(memory)
 
     def _sensed(self, step: TraceStep) -> tuple[list[Any], dict[str, dict[str, EntityMemory]]]:
-        """The facts of a step with what the model says, and what is then remembered."""
+        """Return the facts of a step with the model's predictions, and the new memory."""
         features = step.features or {}
         for sort in features:
             if sort not in self.sorts:
@@ -288,7 +293,7 @@ class ModelWatch(Watch):
                 raise wrong(step, f"features of the sort '{sort}'", ("features", sort), hint)
         for place, fact in enumerate(step.facts):
             if fact and fact[0] in self.learned:
-                text = f"'{fact[0]}' is what the model says, and is not stated"
+                text = f"'{fact[0]}' is predicted by the model, so steps must not state it"
                 raise wrong(step, text, ("facts", place))
         now = self.count + self._waiting
         names: dict[str, list[str]] = {}
@@ -317,7 +322,7 @@ class ModelWatch(Watch):
     def _present(
         self, live: LiveSort, step: TraceStep, stated: dict[str, Tensor], now: int
     ) -> dict[str, Tensor]:
-        """Those of a sort who are there at a step, with their features."""
+        """Return the entities of a sort that are present at a step, with their features."""
         memory = self.memory[live.sort]
         if live.still:
             stated = {n: m.values[-1] for n, m in memory.items()} | stated
@@ -328,10 +333,10 @@ class ModelWatch(Watch):
             return stated
         if now and (late := [name for name in stated if name not in memory]):
             raise wrong(
-                step, f"'{late[0]}' of sort '{live.sort}' was not there at the first step",
+                step, f"'{late[0]}' of sort '{live.sort}' was not present at the first step",
                 ("features", live.sort),
-                "the model has learned that all are there at all times; those who come and go "
-                "need a predicate of presence, in its project",
+                "the model was trained with all entities present at all times; for entities that "
+                "come and go, name a predicate of presence in its project",
             )  # fmt: skip
         if away := [name for name in memory if name not in stated]:
             raise wrong(
@@ -347,7 +352,7 @@ class ModelWatch(Watch):
         return events
 
     def snapshot(self) -> dict[str, Any]:
-        """Everything that is known after the last step, with what the model remembers."""
+        """Return everything that is known after the last step, with the model's memory."""
         memory = {
             sort: {name: _plain(one) for name, one in by_name.items()}
             for sort, by_name in self.memory.items()
@@ -355,7 +360,7 @@ class ModelWatch(Watch):
         return {**super().snapshot(), "memory": memory}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        """Go on from what another watch of this model knew."""
+        """Continue from the snapshot of another watch of this model."""
         super().restore(snapshot)
         for sort, by_name in snapshot["memory"].items():
             dtype = self.sorts[sort].features.mean.dtype
@@ -388,10 +393,10 @@ def _refused(reason: str, hint: str | None = None) -> DataError:
 
 
 def _live_sorts(model: Model, theory: CheckedTheory) -> dict[str, LiveSort]:
-    """The sorts that networks see; refuse models that need more than the steps so far."""
+    """Return the sorts that networks see; raise an error if a model needs later steps."""
     grounding, known = model.grounding, theory.signature.predicates
     if model.posterior is not None or grounding.sensors is not None:
-        raise _refused("it is of worlds that are sampled over all times", 'method = "gradient"')
+        raise _refused("its worlds are sampled over all times at once", 'method = "gradient"')
     if reason := own_data_only(model.config, model.world):
         raise _refused(reason)
     atoms = (n for n in postorder(*(a.formula for a in theory.axioms)) if isinstance(n, c.Atom))
@@ -403,7 +408,9 @@ def _live_sorts(model: Model, theory: CheckedTheory) -> dict[str, LiveSort]:
         raise _refused(f"networks compute the function '{min(computed)}'")
     for name in used:
         if name in grounding.definitions:
-            raise _refused(f"'{name}' is defined by a formula", "write the formula into the axioms")
+            raise _refused(
+                f"'{name}' is defined by a formula", "write the formula in the axioms instead"
+            )
         if name in grounding.rules:
             raise _refused(f"'{name}' is a function in Python, which sees all times at once")
     sorts: dict[str, None] = {}
@@ -412,13 +419,15 @@ def _live_sorts(model: Model, theory: CheckedTheory) -> dict[str, LiveSort]:
         if name not in known:
             continue
         if (known[name].sorts, known[name].static) != (mine.sorts, mine.static):
-            raise DataError(f"'{name}' of the theory is not that of the model: {mine.sorts}")
+            raise DataError(f"'{name}' of the theory differs from that of the model: {mine.sorts}")
         if mine.static:
             raise _refused(f"'{name}' is static, and learned")
         sorts |= dict.fromkeys(mine.sorts)
     if not sorts:
         hint = f"the model has learned {listing(grounding.learned)}"
-        raise DataError(Diagnostic("the theory has no predicate that the model says", hint=hint))
+        raise DataError(
+            Diagnostic("the theory has no predicate that the model predicts", hint=hint)
+        )
     seen = {sort: LiveSort(sort, model) for sort in sorts}
     for name in grounding.learned:
         if name in known and grounding.looks_over_time(name):
@@ -427,9 +436,9 @@ def _live_sorts(model: Model, theory: CheckedTheory) -> dict[str, LiveSort]:
 
 
 def _see_that_it_is_of_a_point(model: Model, name: str) -> None:
-    """Refuse a network of one's own whose degrees change when it sees few entities at one time.
+    """Raise an error for a custom network whose degrees depend on other entities or times.
 
-    It sees all cells at once, so that only trying it says whether it looks from one to another.
+    Such a network sees all cells at once, so only a trial shows whether it relates them.
     """
     grounding, fixed = model.grounding, model.world.fixed
     sorts = grounding.signature.predicates[name].sorts

@@ -1,8 +1,8 @@
-"""Logs of training for other programs: TensorBoard, MLflow, and Weights & Biases.
+"""Write logs of training for other programs: TensorBoard, MLflow, and Weights & Biases.
 
-Each is a package that only its logger loads. All are told the same: losses and the values of axioms
-by epoch, or how far chains agree by sweep, and in the end the metrics on test facts. The latter two
-also get all settings, and the folder of the model.
+Each is a package that only its logger loads. All get the same numbers: losses and the values of
+axioms by epoch, or the agreement of chains by sweep, and in the end the metrics on test facts.
+MLflow and Weights & Biases also get all settings, and the folder of the model.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from fotltn.project.config import lasting
 from fotltn.project.model import Model
 
 _AT_ONCE = 100  # settings that MLflow takes in one call
-_LONGEST = 500  # characters of a setting, which every version of MLflow takes
-_ODD = re.compile(r"[^\w\-./ ]")  # what names in MLflow cannot have
+_LONGEST = 500  # characters of a setting that every version of MLflow accepts
+_ODD = re.compile(r"[^\w\-./ ]")  # characters that names in MLflow cannot have
 
 
 def as_callbacks(
     listed: Iterable[Callback | Callable[[Epoch], None] | str],
 ) -> tuple[Callback, ...]:
-    """Callbacks, of which loggers may be words: `KIND`, or `KIND:PLACE`, as `tensorboard:logs`.
+    """Return callbacks; a text such as `tensorboard:logs` (`KIND` or `KIND:PLACE`) is a logger.
 
-    Functions are told of every epoch.
+    Functions are called after every epoch.
 
     Raises:
-        DataError: something is no callback, or needs a package that is not installed.
+        DataError: a value is not a callback, or needs a package that is not installed.
     """
     every = [listed] if isinstance(listed, str) else listed
     return tuple(_logger(one) if isinstance(one, str) else _checked(one) for one in every)
@@ -58,7 +58,7 @@ def _checked(one: Callback | Callable[[Epoch], None]) -> Callback:
     if lacking:
         raise DataError(
             Diagnostic(
-                f"{shown(one)} is no callback: it has no {listing(lacking)}",
+                f"{shown(one)} is not a callback: it has no {listing(lacking)}",
                 hint="derive its class from fotltn.Callback",
             )
         )
@@ -69,13 +69,13 @@ def _checked(one: Callback | Callable[[Epoch], None]) -> Callback:
 
 
 def scalars(epoch: Epoch) -> dict[str, float]:
-    """The numbers of an epoch, by name."""
+    """Return the numbers of an epoch, by name."""
     losses = {"loss/total": epoch.loss, "loss/facts": epoch.facts, "loss/watched": epoch.watched}
     return losses | {f"axioms/{name}": value for name, value in epoch.values.items()}
 
 
 def agreement(progress: SamplingProgress) -> dict[str, float]:
-    """Weights that are learned, and how far chains agree after a sweep, if that is known."""
+    """Return learned weights and, if known, how far chains agree after a sweep."""
     weights = {f"weights/{name}": value for name, value in progress.weights.items()}
     if progress.mixing is None:
         return weights
@@ -84,7 +84,7 @@ def agreement(progress: SamplingProgress) -> dict[str, float]:
 
 
 def results(model: Model) -> dict[str, float]:
-    """The metrics on test facts, with how many these are, by name."""
+    """Return the metrics on test facts and the number of these, by name."""
     report = model.metrics()
     if report is None:
         return {}
@@ -98,13 +98,13 @@ def results(model: Model) -> dict[str, float]:
 
 
 def settings(model: Model) -> dict[str, Any]:
-    """All settings that may change a weight, by name."""
+    """Return all settings that may change a weight, by name."""
     return lasting(model.config)
 
 
 @contextmanager
 def _folder(model: Model) -> Iterator[Path]:
-    """The model as a folder, for a moment."""
+    """Save the model in a temporary folder."""
     with TemporaryDirectory() as place:
         model.save(Path(place) / "model")
         yield Path(place) / "model"
@@ -114,18 +114,18 @@ def _folder(model: Model) -> Iterator[Path]:
 
 
 class RunLog(Callback):
-    """Tells a run of another program how training goes; a class for each program says how.
+    """Reports training to a run of another program; each program has a subclass.
 
     Args:
-        place: where the run is, as the program has it; without it, what its own settings say.
+        place: where the run is, in the program's own form; by default, as its settings say.
     """
 
     package: str  #: what to import
     extra: str  #: the extra of this package that installs it
-    needing: str  #: who needs it, in words
+    needing: str  #: what needs the package, in words
 
     def __init__(self, place: str | None = None) -> None:
-        """Load the program; a run is begun at the start."""
+        """Load the program; the run begins when training starts."""
         self.place, self.last = place, 0
         try:
             self.module: Any = import_module(self.package)
@@ -146,7 +146,7 @@ class RunLog(Callback):
             self._write(numbers, unit)
 
     def end(self, model: Model | None) -> None:
-        """Write what training came to, and end the run, which fails without a model."""
+        """Write the results, and end the run; without a model, mark the run as failed."""
         try:
             if model is not None:
                 self._conclude(model)
@@ -167,7 +167,7 @@ class RunLog(Callback):
 
 
 class TensorBoardLog(RunLog):
-    """Writes logs for TensorBoard into a folder, `runs` unless another is named."""
+    """Writes logs for TensorBoard into a folder, by default `runs`."""
 
     package, extra = "torch.utils.tensorboard", "tensorboard"
     needing = "TensorBoard's logs need"
@@ -192,7 +192,7 @@ class TensorBoardLog(RunLog):
 
 
 class MLflowLog(RunLog):
-    """Writes a run of MLflow, or into the one that is active; the place is a tracking URI."""
+    """Writes to the active run of MLflow, or to a new one; the place is a tracking URI."""
 
     package, extra = "mlflow", "mlflow"
     needing = "MLflow's logs need"
@@ -233,7 +233,7 @@ class MLflowLog(RunLog):
 
     @contextmanager
     def _refusals(self) -> Iterator[None]:
-        """What MLflow refuses, as an error of ours."""
+        """Turn errors of MLflow into a DataError."""
         try:
             yield
         except self.module.exceptions.MlflowException as error:
@@ -241,12 +241,12 @@ class MLflowLog(RunLog):
 
 
 def _named(numbers: Mapping[str, float]) -> dict[str, float]:
-    """The same under names that MLflow takes."""
+    """Return the numbers under names that MLflow accepts."""
     return {_ODD.sub("_", name): value for name, value in numbers.items()}
 
 
 class WandbLog(RunLog):
-    """Writes a run of Weights & Biases, or into the one that is active.
+    """Writes to the active run of Weights & Biases, or to a new one.
 
     The place is a project, or ENTITY/PROJECT.
     """
@@ -281,7 +281,7 @@ class WandbLog(RunLog):
             self.run.finish(exit_code=0 if done else 1)
 
 
-#: Loggers by the words that name them; each is an extra of the package, too.
+#: Loggers by name; each name is also an extra of the package.
 LOGGERS: dict[str, type[RunLog]] = {
     "tensorboard": TensorBoardLog,
     "mlflow": MLflowLog,

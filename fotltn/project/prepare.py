@@ -1,4 +1,4 @@
-"""From a project's tables to prepared data: blocks of traces on disk, one in memory at a time."""
+"""Turn a project's tables into prepared data: blocks of traces on disk."""
 
 from __future__ import annotations
 
@@ -32,31 +32,31 @@ from fotltn.syntax.load import load_theory
 from fotltn.syntax.show import show_theory
 from fotltn.syntax.theory import Theory
 
-#: Traces of a block, if neither the command nor `[training.batches]` says.
+#: The number of traces in a block, if neither the command nor `[training.batches]` sets it.
 TRACES = 32
 
-#: What reading a block takes at most, for each byte of its rows.
+#: The most bytes of memory needed to read a block, per byte of its rows.
 _TIMES = 12
 
-#: Of `[data]`, what changes no fact.
+#: The keys of `[data]` that change no fact.
 _WITHOUT = ("folder", "prepared", "split", "train", "by", "sort", "flip", "seed", "test")
 
-#: Is told what is done, how far it is, and how far it goes, if that is known.
+#: A function that receives the present task, the progress, and the total if known.
 Tell = Callable[[str, int, int | None], None]
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedSummary:
-    """What was prepared.
+    """A summary of prepared data.
 
     Args:
-        folder: where it is.
-        blocks: how many there are.
-        traces: how many there are.
-        rows: of all tables.
-        facts: of all blocks.
-        size: bytes on disk.
-        warnings: what was odd.
+        folder: the folder of the data.
+        blocks: the number of blocks.
+        traces: the number of traces.
+        rows: the number of rows of all tables.
+        facts: the number of facts in all blocks.
+        size: the bytes on disk.
+        warnings: oddities that are not errors.
     """
 
     folder: Path
@@ -80,13 +80,13 @@ def prepare(
 
     Args:
         config: the project.
-        out: the folder; prepared data that are there are replaced, at once, in the end.
-        traces: of a block; without it, as many as a step of training has.
+        out: the folder; earlier prepared data in it are replaced at the end, in one step.
+        traces: the number of traces in a block; by default, as many as in a step of training.
         budget: bytes of memory.
-        tell: is told how far it is.
+        tell: a function that receives the progress.
 
     Raises:
-        FotError: a file is missing or wrong, or the project has data that are not prepared.
+        FotError: a file is missing or wrong, or the project's data cannot be prepared.
     """
     theory = load_theory(config.theory_path(), root=next(iter(config.roots), None))
     signature = checked(theory, config).signature
@@ -116,7 +116,7 @@ def prepare(
             finally:
                 shutil.rmtree(rows, ignore_errors=True)
                 shutil.rmtree(data, ignore_errors=True)
-        with suppress(OSError):  # if one was left by a preparation that was killed
+        with suppress(OSError):  # left by a preparation that was killed, if there is one
             working.rmdir()
     except OSError as error:
         raise refused("write", error.filename or out, error) from None
@@ -127,7 +127,7 @@ def prepare(
 
 
 def prepared_with(config: Config, theory: Theory) -> str:
-    """What prepared data depend on beside the tables: declarations and `[data]`, as a digest."""
+    """Return a digest of the declarations and of `[data]`, on which prepared data depend."""
     data = {k: v for k, v in asdict(config.data).items() if k not in _WITHOUT}
     declared = show_theory(replace(theory, axioms=()))
     text = repr((declared, data, config.dtype))
@@ -135,7 +135,7 @@ def prepared_with(config: Config, theory: Theory) -> str:
 
 
 def _refuse(config: Config) -> None:
-    """Refuse what blocks cannot hold."""
+    """Raise an error for data that blocks cannot hold."""
     data = config.data
     if not data.facts and not data.wide:
         raise config.error(("data",), "there are no tables to prepare", 'facts = ["facts.csv"]')
@@ -143,18 +143,18 @@ def _refuse(config: Config) -> None:
         raise config.error(
             ("data", "test"),
             "prepared data have no files of test facts",
-            "say in a table which traces are for testing: [data.split]; or train = 0.8",
+            "use a table to say which traces are for testing: [data.split]; or set train = 0.8",
         )
     if data.clock is not None and data.clock.origin is None:
         raise config.error(
             ("data", "step"),
-            "blocks are read one after another, and none of them knows when the first step begins",
+            "blocks are read one after another, so the beginning of the first step must be given",
             'origin = "…" in [data]',
         )
 
 
 def _check_target(target: Path) -> None:
-    """Refuse to replace what is not prepared data, so that nobody's files are lost."""
+    """Raise an error if the folder holds other files, which would be lost."""
     if not os.path.lexists(target):
         return
     if not target.is_dir():
@@ -164,7 +164,7 @@ def _check_target(target: Path) -> None:
         raise DataError(
             Diagnostic(
                 f"cannot write {target}: the folder has other files ({listing(sorted(names), 3)})",
-                hint="give a new folder, or an empty one",
+                hint="name a new or an empty folder",
             )
         )
 
@@ -198,10 +198,10 @@ def _check_dealt(dealer: Dealer) -> None:
 
 @dataclass(slots=True)
 class _Blocks:
-    """Blocks that are read and written until all know the same entities and categories.
+    """Reads and writes blocks until all of them have the same entities and categories.
 
-    A block is read with the entities of the blocks before it, and its own categories. If it lacks
-    an entity that needs features in every trace, or a category, it is read once more in the end.
+    A block is read with the entities of the blocks before it, and its own categories. A block that
+    lacks an entity with features in every trace, or a category, is read again at the end.
     """
 
     config: Config
@@ -218,7 +218,7 @@ class _Blocks:
     odd: dict[int, tuple[Diagnostic, ...]] = field(default_factory=dict)
 
     def written(self, tell: Tell) -> PreparedData:
-        """Write all blocks, and say what they have in common."""
+        """Write all blocks, and return what they have in common."""
         every = range(self.dealer.blocks)
         self.room = dict.fromkeys(self.config.data.local, 1)
         self._write(every, self.config.data.wide, tell)
@@ -234,7 +234,7 @@ class _Blocks:
         if any(self.columns[b] != self.columns[0] for b in every):
             raise DataError(
                 Diagnostic(
-                    "blocks do not agree on the features that there are",
+                    "blocks have different features",
                     hint="name the categories of text columns: categories = {column = […]}",
                 )
             )
@@ -247,7 +247,7 @@ class _Blocks:
         )  # fmt: skip
 
     def warnings(self) -> tuple[Diagnostic, ...]:
-        """What was odd in blocks, each once, with how many had it."""
+        """Return the warnings about blocks, each once, with the number of blocks."""
         counts: dict[str, int] = {}
         for message in (d.message for odd in self.odd.values() for d in odd):
             counts[message] = counts.get(message, 0) + 1
@@ -279,9 +279,9 @@ class _Blocks:
         if (taken := _TIMES * sum(table.nbytes for _, table in tables)) > self.budget:
             raise LimitError(
                 Diagnostic(
-                    f"a block of {len(traces)} traces takes about {size(taken)} to read; "
-                    f"the budget is {size(self.budget)}",
-                    hint="fewer traces to a block: --traces; or a larger --budget",
+                    f"a block of {len(traces)} traces needs about {size(taken)} to read; the "
+                    f"budget is {size(self.budget)}",
+                    hint="use fewer traces per block (--traces), or a larger --budget",
                 )
             )
         long, rest = tables[: len(data.facts)], tables[len(data.facts) :]
@@ -293,17 +293,17 @@ class _Blocks:
         )  # fmt: skip
 
     def _static(self, sort: str) -> bool:
-        """Whether no feature of a sort changes over time."""
+        """Return whether no feature of a sort changes over time."""
         return all(w.time is None for w in self.config.data.wide if w.sort == sort and w.features)
 
     def _sizes(self) -> dict[str, int]:
-        """How many entities there are of shared sorts that need features in every trace."""
+        """Count the entities of shared sorts that need features in every trace."""
         featured = {w.sort for w in self.config.data.wide if w.features}
         shared = featured - {*self.room, *self.present}
         return {sort: len(self.entities.get(sort, ())) for sort in sorted(shared)}
 
     def _categories(self) -> dict[str, dict[str, tuple[str, ...]]]:
-        """The categories that all blocks together have, by sort and column."""
+        """Return the categories of all blocks together, by sort and column."""
         words: dict[str, dict[str, set[str]]] = {}
         for of_block in self.columns.values():
             for sort, of in of_block.items():
@@ -320,6 +320,6 @@ class _Blocks:
         }
 
     def _read_with(self, block: int) -> dict[str, dict[str, tuple[str, ...]]]:
-        """The categories that a block was read with, in the same form."""
+        """Return the categories that a block was read with, in the same form."""
         of_block = self.columns[block].items()
         return {sort: dict(of.categories) for sort, of in of_block if of.categories}

@@ -1,4 +1,4 @@
-"""Labelled facts with what a model says of them: what metrics are made of."""
+"""Labelled facts with a model's predictions, from which metrics are computed."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from fotltn.semantics.tables import Tables
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScoredFacts:
-    """By predicate, labelled facts and what a model says of them.
+    """Labelled facts and a model's predictions, by predicate.
 
     Args:
-        scores: their truth, and the predicted degrees.
-        decided: what is decided of them.
-        limits: from which degree on a prediction says true.
+        scores: the truth of the facts, and the predicted degrees.
+        decided: the decisions about the facts.
+        limits: the smallest degree that counts as true.
     """
 
     scores: Scores
@@ -30,12 +30,12 @@ class ScoredFacts:
     limits: Mapping[str, float | None]
 
     def report(self) -> Report:
-        """How good predictions are; accuracy is that of what is decided."""
+        """Measure how good predictions are; accuracy refers to decisions."""
         return report(self.scores, decided=self.decided, thresholds=self.limits)
 
 
 def scored_facts(tables: Tables, labels: Labels, threshold: float | None = None) -> ScoredFacts:
-    """Labelled facts with what the tables of a model say of them."""
+    """Return labelled facts with the predictions in a model's tables."""
     truths = predicted(labels, rounded(tables, threshold))
     limits = {n: threshold_of(tables, n, threshold) for n in truths}
     decided = {n: truth.cpu().numpy() for n, truth in truths.items()}
@@ -43,7 +43,7 @@ def scored_facts(tables: Tables, labels: Labels, threshold: float | None = None)
 
 
 def scores_of(tables: Tables, labels: Labels) -> Scores:
-    """Truth and predicted degree of labelled facts, by predicate."""
+    """Return the truth and predicted degree of labelled facts, by predicate."""
     degrees = predicted(labels, tables)
     return {
         n: ((truth >= 0.5).cpu().numpy(), degrees[n].cpu().numpy())
@@ -53,7 +53,7 @@ def scores_of(tables: Tables, labels: Labels) -> Scores:
 
 
 def joined_facts(parts: Sequence[ScoredFacts]) -> ScoredFacts:
-    """All facts, from those of some traces each."""
+    """Join the facts of several groups of traces."""
     names = dict.fromkeys(name for part in parts for name in part.scores)
     scores, decided, limits = {}, {}, {}
     for name in names:

@@ -1,7 +1,7 @@
-"""What a step of training takes, and what it takes of each of several processes.
+"""The cost of a training step, in one process and in each of several.
 
-The formulas are those of docs/scale.md. What a step keeps for the way back is counted on one trace,
-the longest, which is evaluated for that; a step keeps as much for each of its traces.
+The formulas are those of docs/scale.md. To know how much a step stores for the backward pass, the
+longest trace is evaluated; a step stores as much for each of its traces.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ from fotltn.semantics.tables import table_shape
 from fotltn.sharing import ranges
 from fotltn.syntax.theory import FunctionDecl, PredicateDecl
 
-_EXACT = 8  # bytes of a number that processes tell each other
+_EXACT = 8  # bytes of a number that processes send each other
 _FEW = 2  # blocks from disk that are timed
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessPlan:
-    """What one of several processes takes in a step, at most.
+    """The most that one of several processes needs for a step.
 
     Args:
-        processes: how many there are.
-        blocks: that it computes.
-        share: of the time that one process alone takes.
-        memory: bytes.
-        sent: bytes that it tells the others.
+        processes: the number of processes.
+        blocks: the number of blocks that it computes.
+        share: its share of the time that a single process needs.
+        memory: the bytes that it holds.
+        sent: the bytes that it sends to the others.
     """
 
     processes: int
@@ -60,24 +60,26 @@ class ProcessPlan:
 
 @dataclass(frozen=True, slots=True)
 class StepPlan:
-    """What a step takes.
+    """The cost of a step.
 
     Args:
-        traces: of a step.
-        steps: of an epoch.
-        blocks: into which a step is cut, if processes share it.
-        from_disk: the blocks on disk, of which one is in memory at a time; 0 if all data are.
-        axioms: in the loss.
-        predicates: that have labels.
-        labels: labelled facts, of all that is in memory.
-        learned: numbers.
-        tensors: that hold them.
-        data: bytes in memory.
-        weights: bytes of what is learned, with its slopes, the optimiser's state and the best.
-        saved: bytes that a step keeps for the way back.
-        cells: of learned tables, if blocks are of bindings; their rows and slopes are sent.
-        width: bytes of a cell.
-        seconds: of a step, if it was timed.
+        traces: the number of traces in a step.
+        steps: the number of steps in an epoch.
+        blocks: the number of blocks that processes can share in a step.
+        from_disk: the number of blocks on disk, one in memory at a time; 0 if all data are in
+            memory.
+        axioms: the number of axioms in the loss.
+        predicates: the number of predicates with labels.
+        labels: the number of labelled facts in memory.
+        learned: the number of learned numbers.
+        tensors: the number of tensors that hold them.
+        data: the bytes of data in memory.
+        weights: the bytes of learned numbers, gradients, optimiser state and best weights.
+        saved: the bytes that a step stores for the backward pass.
+        cells: the number of cells of learned tables, if blocks are of bindings; processes send their
+            rows and gradients.
+        width: the bytes of a cell.
+        seconds: the time of a step, if it was measured.
     """
 
     traces: int
@@ -102,7 +104,7 @@ class StepPlan:
         return self.cells > 0
 
     def of(self, processes: int) -> ProcessPlan:
-        """The process of several that takes most."""
+        """Return the cost of the most loaded of several processes."""
         shares = ranges(self.blocks, processes)
         most = max(map(len, shares))
         memory = self.data + self.weights + self.saved * most // self.blocks
@@ -123,16 +125,16 @@ class StepPlan:
         return ProcessPlan(processes, most, most / self.blocks, memory + tree, sent)
 
     def table(self) -> list[ProcessPlan]:
-        """The same for 1, 2, 4 and more processes, up to one for each block."""
+        """Return the costs for 1, 2, 4 and more processes, up to one per block."""
         numbers = {*(2**n for n in range(self.blocks.bit_length())), self.blocks}
         return [self.of(number) for number in sorted(numbers)]
 
     def as_dict(self) -> dict[str, Any]:
-        """The plan as plain values."""
+        """Return the plan as plain values."""
         return {**asdict(self), "processes": [asdict(one) for one in self.table()]}
 
     def explain(self) -> Iterator[str]:
-        """The plan as text."""
+        """Return the plan as text."""
         yield (
             f"a step: {count(self.traces)} {'trace' if self.traces == 1 else 'traces'}; an epoch: "
             f"{count(self.steps)} {'step' if self.steps == 1 else 'steps'}"
@@ -140,9 +142,9 @@ class StepPlan:
         if self.from_disk:
             yield f"data: from disk, {count(self.from_disk)} blocks, one in memory at a time"
         yield f"data in memory: {size(self.data)}, {count(self.labels)} labelled facts"
-        weights = f"{size(self.weights)} with slopes and optimiser"
+        weights = f"{size(self.weights)} with gradients and optimiser"
         yield f"learned: {count(self.learned)} numbers, {weights}"
-        yield f"kept for the way back: {size(self.saved)}"
+        yield f"stored for the backward pass: {size(self.saved)}"
         if self.seconds is not None:
             yield f"a step takes about {duration(self.seconds)} on this machine, in one process"
         yield ""
@@ -163,16 +165,16 @@ class StepPlan:
 
 
 def step_plan(built: Built, *, timed: bool = False) -> StepPlan:
-    """What a step of a project takes.
+    """Return the cost of a training step of a project.
 
     Args:
         built: the project.
-        timed: train for a few steps, and say how long one takes.
+        timed: train for a few steps, and measure the time.
     """
     task = built.task
     training, fixed = task.training, task.grounding.fixed
     batches, batch, stream = training.batches, fixed.batch, task.stream
-    traces, steps = batch, 1  # of a block, if they are from disk
+    traces, steps = batch, 1  # of one block, if the data are on disk
     if batches is not None and batches.sort is not None:
         steps = max(1, round(fixed.sizes[batches.sort] / batches.size))
     elif batches is not None:
@@ -202,7 +204,7 @@ def step_plan(built: Built, *, timed: bool = False) -> StepPlan:
 
 
 def _state_numbers(task: Task) -> float:
-    """How many numbers the optimiser keeps for each one that is learned."""
+    """Return how many numbers the optimiser stores per learned number."""
     one = nn.Parameter(torch.zeros(64))
     one.grad = torch.zeros_like(one)
     training = task.training
@@ -214,7 +216,7 @@ def _state_numbers(task: Task) -> float:
 
 
 class _Bytes(Digests):
-    """Counts the bytes of all that it is asked to digest, each tensor once."""
+    """Counts the bytes of tensors, each tensor once."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -229,20 +231,20 @@ class _Bytes(Digests):
 
 
 def _data_bytes(task: Task) -> int:
-    """What the data of a task take, with features as networks see them."""
+    """Return the bytes of a task's data, with features as networks see them."""
     features = [m for m in task.grounding.modules() if isinstance(m, FeatureInputs)]
     return sum(_storages(task).values()) + sum(m.values.nbytes for m in features)
 
 
 def _storages(task: Task) -> dict[int, int]:
-    """Where the data of a task are, and their bytes."""
+    """Return the storages of a task's data, and their bytes."""
     counted = _Bytes()
     leaves(task, counted)
     return counted.storages
 
 
 def _saved(task: Task) -> int:
-    """The bytes that one trace, the longest, keeps for the way back."""
+    """Return the bytes that the longest trace stores for the backward pass."""
     grounding = task.grounding
     fixed, signature = grounding.fixed, grounding.signature
     generator = torch.Generator().manual_seed(0)
@@ -279,7 +281,7 @@ class _FewBlocks:
 
 
 def _seconds(task: Task) -> float:
-    """How long it takes to go over the data in memory: the shortest time, after one to warm up."""
+    """Measure a pass over the data in memory: the shortest time, after one to warm up."""
     stream = None if task.stream is None else _FewBlocks(task.stream)
     training = replace(task.training, epochs=4, patience=None, validation=0.0, blocks=None)
     stamps = [time.perf_counter()]

@@ -1,4 +1,4 @@
-"""Training a project: from its folder to a model, interruptible at any moment."""
+"""Train a project: from its folder to a model, interruptible at any moment."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from fotltn.project.stored import versions
 from fotltn.project.world import NOTHING, InMemory, in_precision
 from fotltn.stop import interrupts
 
-#: Of automata, the most steps that worlds are sampled by without being asked to: about an hour.
+#: With "auto", sampling may take at most this many steps of automata: about an hour.
 _STEPS = 3e11
 
 
@@ -47,14 +47,14 @@ def train(
 
     Args:
         config: the project.
-        more: what is not in its files.
-        checkpoints: a folder for the state of training, from which an interrupted run goes on.
-        callbacks: are told of the start, of every epoch, and of the end.
-        stop: asked after every epoch whether to stop.
+        more: the parts of the project that are not in its files.
+        checkpoints: a folder for the state of training, from which an interrupted run continues.
+        callbacks: objects to call at the start, after every epoch or sweep, and at the end.
+        stop: a function to call after every epoch; if it returns true, training stops.
 
     Raises:
         InterruptedTrainingError: it was stopped.
-        FotError: something of the project is wrong.
+        FotError: the project is wrong.
     """
     with telling(callbacks) as told:
         told.model = _trained(config, more, checkpoints, told, stop)
@@ -82,7 +82,10 @@ def _trained(
         if isinstance(error, MemoryError) or "allocate" in str(error):
             hint = None
             if config.method == "posterior":
-                hint = "fewer worlds at once in [posterior]; fotltn plan says what they take"
+                hint = (
+                    "sample fewer worlds at once (worlds in [posterior]); fotltn plan says "
+                    "what they need"
+                )
             raise LimitError(Diagnostic("training does not fit into memory", hint=hint)) from None
         raise
     if not outcome.finished:
@@ -97,7 +100,7 @@ def _trained(
 
 
 def _feasible(built: Built, config: Config, more: InMemory) -> Built:
-    """A project whose method was chosen, by gradients if its worlds cannot be sampled, or hardly.
+    """Return the project; with "auto", switch to gradients if sampling is impossible or too slow.
 
     Raises:
         DataError: no world obeys all hard axioms.
@@ -113,21 +116,21 @@ def _feasible(built: Built, config: Config, more: InMemory) -> Built:
     if not why:
         return built
     other = build(replace(config, method="gradient"), more)
-    return replace(other, chosen=f"since sampling worlds {why}")
+    return replace(other, chosen=f"because sampling worlds {why}")
 
 
 def _without_influence(model: Model) -> tuple[str, ...]:
-    """Say once for each reason which axioms hardly move what is learned, or not at all.
+    """Warn about axioms with little or no influence on learned predicates, once per reason.
 
-    If training was on parts, what a guard would help is looked for in the first part. Of others,
-    only what is weak in all parts is said: nothing if parts are entities drawn at random, or the
-    data are on disk.
+    If training was on parts, guards are tried on the first part, and there is a warning only about
+    axioms that are weak in all parts. There are no warnings if parts are entities drawn at random,
+    or the data are on disk.
     """
     from fotltn.analysis.influence import Weakness, weaknesses
 
     tables, signature, batches = model.truth, model.theory.signature, model.config.training.batches
     reasons: dict[str, Weakness] | None = None
-    order = list(Weakness)  # if parts differ, the first of these is right for all of them
+    order = list(Weakness)  # if parts differ, the first set of warnings holds for all of them
     drawn = batches is not None and batches.by == "entities"
     some = drawn or model.config.data.prepared is not None
     ready: dict[int, DataPart] = {}
@@ -153,7 +156,7 @@ def _without_influence(model: Model) -> tuple[str, ...]:
                 reasons = {n: why for n, why in reasons.items() if why is Weakness.GUARD}
             if set(reasons.values()) <= {Weakness.GUARD}:
                 break
-    except LimitError:  # guards make no axiom larger, but training may have been on less
+    except LimitError:  # a guard makes no axiom larger, but training may have used less data
         return ()
     groups: dict[Weakness, list[str]] = {}
     for name, why in (reasons or {}).items():
@@ -176,7 +179,7 @@ def _sampled(
 
 
 def _sampled_model(built: Built, outcome: Sampled) -> Model:
-    """The model that sampling gave."""
+    """Return the model that sampling produced."""
     model = model_of(built)
     model.posterior, model.warnings = outcome.posterior, outcome.warnings
     model.reason, model.versions = outcome.reason, versions()
@@ -186,13 +189,13 @@ def _sampled_model(built: Built, outcome: Sampled) -> Model:
 def _stopped(
     what: str, done: int, total: int, checkpoints: Path | Reserved | None
 ) -> InterruptedTrainingError:
-    hint = None if checkpoints is None else "the same command goes on from there"
+    hint = None if checkpoints is None else "run the same command to continue"
     text = f"training was stopped after {what} {done} of {total}"
     return InterruptedTrainingError(Diagnostic(text, hint=hint))
 
 
 def _set_thresholds(model: Model, built: Built) -> None:
-    """Choose from which degree on predictions say true, on facts that were watched alone."""
+    """Choose the smallest degree that counts as true, on validation facts alone."""
     by = built.config.training.thresholds
     if by == "half":
         return
@@ -201,14 +204,14 @@ def _set_thresholds(model: Model, built: Built) -> None:
     watched = built.task.split()[1]
     if watched is None:
         model.warnings += (
-            "there are no facts to choose thresholds on, so that they are 0.5; hold some back: "
+            "there are no facts to choose thresholds on, so thresholds are 0.5; hold some back: "
             "validation = 0.1 in [training]",
         )
         return
     model.thresholds = {
         n: best_threshold(truth, score, by)
         for n, (truth, score) in model.scores(watched).items()
-        if n not in model.grounding.definitions  # what is defined follows from the others
+        if n not in model.grounding.definitions  # defined predicates follow from the others
     }
 
 
@@ -220,10 +223,10 @@ def train_and_save(
     callbacks: Iterable[Callback] = (),
     ranks: Ranks = ALONE,
 ) -> Model:
-    """Train as a program of its own: it keeps freed memory, Ctrl-C loses nothing, a model is left.
+    """Train as a separate program: Ctrl-C loses nothing, and the model is saved.
 
-    Checkpoints are kept beside the model, until it is saved. Until then no other training can have
-    the same place. Of several processes, the first does all that.
+    Checkpoints stay beside the model until it is saved, and no other training can use the same
+    folder until then. With several processes, the first does all of this.
     """
     keep_freed_memory()
     if not ranks.first:
@@ -244,10 +247,10 @@ def train_and_save(
 
 
 def check_target(target: Path) -> None:
-    """See before training, not after it, that a model can be put in a place.
+    """Check before training that the model can be written to its folder.
 
     Raises:
-        DataError: there is something else, or nothing can be written there.
+        DataError: the folder holds something else, or cannot be written.
     """
     try:
         check_replaceable(target, KIND)
@@ -259,6 +262,6 @@ def check_target(target: Path) -> None:
 
 
 def without_axioms(config: Config) -> Config:
-    """The same project, learning from facts alone."""
+    """Return the project without axioms, to learn from facts alone."""
     objective = replace(config.objective, axioms="none", trust=None)
     return replace(config, objective=objective)

@@ -1,4 +1,4 @@
-"""What a project is about: its theory, names, facts and features, read from what it names."""
+"""The world of a project: its theory, names, facts and features."""
 
 from __future__ import annotations
 
@@ -44,27 +44,27 @@ from fotltn.syntax.parse import parse_formula
 from fotltn.syntax.theory import Theory
 from fotltn.tree import postorder
 
-_DENSE = 2**24  # cells of a table that is laid out, however few facts it has
+_DENSE = 2**24  # a table of at most this many cells is dense, however few facts it has
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class World:
-    """What a project is about: its theory, its facts, and tables of what is given.
+    """The theory of a project, its facts, and the tables of given predicates.
 
     Args:
-        source: the theory as it is written, with what it includes.
+        source: the theory as written, with the files that it includes.
         theory: the theory, checked.
-        facts: names of traces and entities, and all facts.
-        fixed: tables of the predicates that are not computed, on the machine that computes; its
-            inputs are the features of each sort.
-        stated: all facts of computed predicates, as they are stated.
-        labels: those for training, with the noise that was asked for.
-        test: those for testing; None if there are none.
-        watched: those to watch while training; None if there are none of their own.
-        parts: the traces for "train", "validation" and "test", if a table says which these are.
-        counted: for sorts of which rows are held back, the cells (trace, entity, time) that are
-            for training; what is computed from features is computed from them alone.
-        centring: for sorts whose features are centred by more than is in memory, how.
+        facts: the names of traces and entities, and all facts.
+        fixed: tables of the predicates that are not computed, on the device; its inputs are the
+            features of each sort.
+        stated: all facts of computed predicates, as stated.
+        labels: the labels for training, with noise if the settings ask for it.
+        test: the labels for testing; None if there are none.
+        watched: the labels for validation; None if no separate ones exist.
+        parts: the traces for "train", "validation" and "test", if a table assigns them.
+        counted: for sorts with held-back rows, the cells (trace, entity, time) for training;
+            statistics of features use only these.
+        centring: how to centre features, for sorts with data that are not in memory.
     """
 
     source: Theory
@@ -86,13 +86,13 @@ PythonPredicate = nn.Module | Callable[[Tables, Mapping[str, Tensor]], Tensor | 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InMemory:
-    """What comes with a project without being in its files.
+    """The parts of a project that are not in its files.
 
     Args:
-        theory: in place of the file that the project names.
-        tables: data, in place of files, by the names that the project has for them.
+        theory: the theory, instead of the file that the project names.
+        tables: the data, instead of files, by their names in the project.
         modules: predicates, functions and encoders that Python computes.
-        labelled: whether wide tables must have the columns of what is computed.
+        labelled: whether wide tables must have the columns of computed predicates.
     """
 
     theory: Theory | None = None
@@ -105,7 +105,7 @@ NOTHING = InMemory()
 
 
 def read_world(config: Config, more: InMemory = NOTHING) -> World:
-    """Read theory and data.
+    """Read the theory and the data of a project.
 
     Raises:
         FotError: a file is missing or wrong, or parts do not fit together.
@@ -121,8 +121,8 @@ def read_world(config: Config, more: InMemory = NOTHING) -> World:
     long = [*map(table, data.facts)]
     if not long and not tables:
         if data.prepared is not None:
-            text = "of prepared data there is one block in memory at a time, and this needs all"
-            hint = 'name the tables, too: facts = ["facts.csv"]; or train, and ask the model'
+            text = "prepared data are in memory one block at a time, but this needs all of them"
+            hint = 'name the tables as well: facts = ["facts.csv"]; or train, and ask the model'
             raise config.error(("data", "prepared"), text, hint)
         raise config.error(("data",), "there are no facts to learn from", 'facts = ["facts.csv"]')
     tested = [*map(table, data.test)]
@@ -135,10 +135,10 @@ def read_world(config: Config, more: InMemory = NOTHING) -> World:
 
 
 def read_theory(config: Config, more: InMemory = NOTHING) -> tuple[Theory, CheckedTheory]:
-    """The theory of a project, as it is written and checked, which has all that the project names.
+    """Read the theory of a project, as written and checked, with all names that the project uses.
 
     Raises:
-        FotError: a file is missing or wrong, or the project speaks of something else.
+        FotError: a file is missing or wrong, or the project uses an unknown name.
     """
     source = more.theory
     if source is None:
@@ -159,17 +159,17 @@ def world_of(
     seed: int = 0,
     warned: bool = False,
 ) -> World:
-    """What a project is about, by what was read.
+    """Build the world of a project from the data that were read.
 
     Args:
         config: the project.
         source: its theory.
-        theory: the same, checked.
+        theory: the checked theory.
         facts: all facts.
-        features: of each sort that has some.
-        parts: the traces for each part, if a table says which these are.
-        seed: is added to that of draws.
-        warned: of what is odd in the project it was said before.
+        features: the features, by sort.
+        parts: the traces for each part, if a table assigns them.
+        seed: a number that is added to the seed of draws.
+        warned: whether warnings about the project were already given.
 
     Raises:
         DataError: parts do not fit together.
@@ -197,7 +197,7 @@ def world_of(
     drawn = None if parts or data.train == 1.0 else (train, test)
     if data.flip:
         train, _ = flip(train, data.flip, data.seed + seed)
-    if evidence.total:  # what detectors say is known of all traces, and is never a test
+    if evidence.total:  # detectors' outputs are known for all traces, and are never test facts
         train = joined(train, evidence)
     if not warned:
         from_facts = [n for n in signature.predicates if n not in made]
@@ -208,7 +208,7 @@ def world_of(
         )
         facts = replace(facts, warnings=(*facts.warnings, *odd))
     facts = replace(facts, tested={})
-    # Tables are made of what is not computed alone.
+    # Only symbols that are not computed get tables.
     others = replace(
         signature,
         predicates={n: d for n, d in signature.predicates.items() if n not in made},
@@ -235,7 +235,7 @@ def world_of(
 
 
 def checked(source: Theory, config: Config) -> CheckedTheory:
-    """The theory of a project, which also uses what networks and formulas compute, and these use.
+    """Check a theory; symbols that networks and definitions use also count as used.
 
     Raises:
         CheckError: something in it does not fit.
@@ -243,13 +243,13 @@ def checked(source: Theory, config: Config) -> CheckedTheory:
     grouped = (n for g in config.groups for n in g.predicates)
     used = {*config.predicates, *config.functions, *grouped}
     for formula in (p.formula for p in config.predicates.values() if p.formula):
-        with suppress(ParseError):  # which is reported where the definition is made
+        with suppress(ParseError):  # reported later, when the definition is built
             used |= _names_in(parse_formula(formula))
     return check(source, used=used)
 
 
 def _names_in(formula: f.Formula) -> set[str]:
-    """The names of predicates, functions, relations and entities."""
+    """Return the names of predicates, functions, relations and entities."""
     names: set[str] = set()
     for node in postorder(formula):
         match cast("f.AnySyntax", node):
@@ -268,7 +268,7 @@ def _names_in(formula: f.Formula) -> set[str]:
 
 
 def parts_of(config: Config, traces: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """The traces to learn from, to watch and to test on, if a table says which these are."""
+    """Return the traces for training, validation and testing, if a table assigns them."""
     split = config.data.split
     if split is None:
         return {}
@@ -279,14 +279,14 @@ def parts_of(config: Config, traces: Sequence[str]) -> dict[str, tuple[int, ...]
 
 
 def computed(config: Config, signature: Signature) -> tuple[str, ...]:
-    """The predicates that networks or formulas compute, so that facts about them are labels."""
+    """Return the predicates that networks or formulas compute; facts about them are labels."""
     named = {n for n, p in config.predicates.items() if p.kind != "facts"}
     named |= {n for group in config.groups for n in group.predicates}
     return tuple(n for n in signature.predicates if n in named)
 
 
 def wide_table(wide: WideConfig, source: Source, optional: Collection[str] = ()) -> Wide:
-    """A wide table that a project describes."""
+    """Return a wide table as a project describes it."""
     arguments = {column: [*map(argument, names)] for column, names in wide.arguments.items()}
     measures = {name: measured.measure() for name, measured in wide.measures.items()}
     return Wide(
@@ -311,19 +311,19 @@ def _check_names(config: Config, signature: Signature) -> None:
         for path in paths:
             if path[-1] not in known:
                 hint = name_hint(path[-1], known, "the theory declares")
-                message = f"the project speaks of the unknown {kind} '{path[-1]}'"
+                message = f"the project mentions the unknown {kind} '{path[-1]}'"
                 raise config.error(path, message, hint)
 
 
 def _check_values(config: Config, facts: Facts) -> None:
-    """Refuse values of functions that are computed: a loss is of facts, and of axioms."""
+    """Raise an error for values of computed functions, because the loss has no term for them."""
     for name in config.functions:
         if name in facts.rows:
             raise config.error(
                 ("functions", name),
                 f"the function '{name}' is computed, but the data state values of it",
-                "state them as a function of another name, and say in an axiom where both are "
-                f"equal: forall x where Known(x). G({name}(x) = measured(x))",
+                "state them as another function, and add an axiom that says where both "
+                "are equal: forall x where Known(x). G({name}(x) = measured(x))",
             )
 
 
@@ -331,7 +331,7 @@ def _check_values(config: Config, facts: Facts) -> None:
 
 
 def unguarded(theory: CheckedTheory, facts: Facts) -> tuple[Diagnostic, ...]:
-    """A warning for each local sort whose empty places count in axioms.
+    """Yield a warning for each local sort whose empty places count in axioms.
 
     A trace with fewer entities than another has empty places, where every given fact is false. A
     quantifier counts them, unless it has a guard that speaks of its variable.
@@ -343,16 +343,16 @@ def unguarded(theory: CheckedTheory, facts: Facts) -> tuple[Diagnostic, ...]:
         if len(counts) < 2 or not axioms:
             continue
         text = (
-            f"{listing(axioms, 20)}: a quantifier over '{sort}' also counts empty places, since "
-            f"traces have {min(counts)} to {max(counts)} of these"
+            f"{listing(axioms, 20)}: a quantifier over '{sort}' also counts empty "
+            f"places, because traces have {min(counts)} to {max(counts)} of these"
         )
-        hint = "add a guard that is true of those that exist: forall x where Present(x). …"
+        hint = "add a guard that is true of existing entities: forall x where Present(x). …"
         warnings.append(Diagnostic(text, hint=hint, severity=Severity.WARNING))
     return tuple(warnings)
 
 
 def _open(formula: c.Formula, sort: str) -> Iterator[c.Axis]:
-    """The axes of a sort that no guard speaks of."""
+    """Return the axes of a sort that no guard mentions."""
     for node in postorder(formula):
         if not isinstance(node, c.Quantifier):
             continue
@@ -365,11 +365,10 @@ def _open(formula: c.Formula, sort: str) -> Iterator[c.Axis]:
 
 
 def stated_tables(world: World, grounding: Grounding, dtype: torch.dtype) -> Tables:
-    """Tables of what the facts state; what they do not state is false, or possible.
+    """Return tables of the stated facts; others are false, and of learned predicates possible.
 
-    A predicate that is defined by a formula, and of which no fact is stated, is what its formula
-    says of the others. What functions in Python make of the data is as it is for networks, and
-    functions that are computed have the values that they have now.
+    A defined predicate without stated facts is computed by its formula. Python functions of the
+    data are computed as for networks, and computed functions have their present values.
     """
     index, truth, fixed = world.stated.index, world.stated.truth, grounding.fixed
     device = fixed.lengths.device
@@ -404,10 +403,10 @@ def stated_tables(world: World, grounding: Grounding, dtype: torch.dtype) -> Tab
 
 
 def device_of(config: Config) -> torch.device:
-    """The machine that computes.
+    """Return the device to compute on.
 
     Raises:
-        DataError: there is no such machine here.
+        DataError: there is no such device here.
     """
     try:
         device = torch.device(config.device)
@@ -416,7 +415,7 @@ def device_of(config: Config) -> torch.device:
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError, ImportError) as error:
         first = str(error).splitlines()[0][:200]
-        if first.startswith("Expected one of"):  # followed by all devices that PyTorch knows of
+        if first.startswith("Expected one of"):  # followed by all devices that PyTorch knows
             first = "there is no device of that name"
         message = f"the device '{config.device}' cannot be used: {first}"
         raise config.error(("machine", "device"), message) from None
@@ -425,7 +424,7 @@ def device_of(config: Config) -> torch.device:
 
 @contextmanager
 def in_precision(config: Config) -> Iterator[None]:
-    """PyTorch's own precision as a project's, so that the same numbers are drawn everywhere."""
+    """Use a project's precision as PyTorch's default, so the same numbers are drawn everywhere."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(getattr(torch, config.dtype))
     try:
@@ -435,7 +434,7 @@ def in_precision(config: Config) -> Iterator[None]:
 
 
 def to_device(labels: Labels, device: torch.device) -> Labels:
-    """Labels on a device."""
+    """Return labels on a device."""
     return replace(
         labels,
         index={n: t.to(device) for n, t in labels.index.items()},

@@ -239,7 +239,7 @@ def test_modules_and_functions_of_ones_own(tmp_path):
     loaded = fotltn.load_model(tmp_path / "model", modules={"A": Constant, "B": negated})
     assert same(loaded.tables.predicate("A"), model.tables.predicate("A"))
     assert same(loaded.tables.predicate("B"), model.tables.predicate("B"))
-    with pytest.raises(fotltn.DataError, match=r"predicates\.D: the project speaks of the unknown"):
+    with pytest.raises(fotltn.DataError, match=r"predicates\.D: the project mentions the unknown"):
         fotltn.train(theory, facts=facts, predicates={"D": module})
 
 

@@ -215,12 +215,12 @@ def test_values_of_a_theory(home: Path, at: str) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["eval", "THEORY", "--facts", "BLOCKS", "--horizon", "9"], "given alone, with no --horiz"),
+        (["eval", "THEORY", "--facts", "BLOCKS", "--horizon", "9"], "come alone, without --horiz"),
         (["eval", "THEORY", "--facts", "BLOCKS", "--at", "9"], "the time point 9 does not exist"),
-        (["rules", "THEORY", "--facts", "BLOCKS", "--presence", "Here"], "are given alone"),
+        (["rules", "THEORY", "--facts", "BLOCKS", "--presence", "Here"], "come alone"),
         (["score", "HOME", "--facts", "BLOCKS/x.csv"], "--facts needs data in memory"),
         (["score", "HOME", "--evidence"], "--evidence is for sampled worlds"),
-        (["predict", "HOME", "--data", "BLOCKS", "--data", "BLOCKS"], "prepared data are given"),
+        (["predict", "HOME", "--data", "BLOCKS", "--data", "BLOCKS"], "prepared data come alone"),
         (["ask", "HOME/model", "Some", "--data", "BLOCKS"], "one block is in memory at a time"),
     ],
 )
@@ -238,7 +238,7 @@ def test_other_data_are_refused(home: Path, blocked: BlockedModel, tmp_path: Pat
     other = read_config(many_traces(tmp_path / "q", toml=toml))
     (tmp_path / "q" / "theory.fot").write_text((home / "theory.fot").read_text())
     prepare(other, tmp_path / "q" / "blocks")
-    with pytest.raises(DataError, match="the model sees of each 'pump'"):
+    with pytest.raises(DataError, match="the model sees these features of 'pump'"):
         model_over_blocks(blocked.model, tmp_path / "q" / "blocks")
     facts = replace(blocked.model.facts, entities={"hall": ("north",)})
     model = replace(blocked.model, world=replace(blocked.model.world, facts=facts))
@@ -285,7 +285,7 @@ def test_a_model_alone_says_what_it_answers_for(home: Path) -> None:
     for words in (["score", home / "model"], ["ask", home, "G(exists x. Failed(x))"]):
         outcome = invoke(*words)
         assert outcome.exit_code == 0, outcome.exception
-        assert "this answers for the first one, of 2 traces" in outcome.stderr
+        assert "this answer is about the first block only, of 2 traces" in outcome.stderr
 
 
 # --- several processes ------------------------------------------------------------------------

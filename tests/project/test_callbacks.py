@@ -120,7 +120,7 @@ def test_a_stop_ends_callbacks_and_epochs_are_told_again(tmp_path):
 def test_anything_with_the_three_methods_is_a_callback():
     duck = SimpleNamespace(start=lambda _: None, epoch=lambda _: None, end=lambda _: None)
     learn(callbacks=[duck])
-    with pytest.raises(DataError, match=r"is no callback: it has no 'start', 'epoch', 'end'"):
+    with pytest.raises(DataError, match=r"is not a callback: it has no 'start', 'epoch', 'end'"):
         learn(callbacks=[3])
     with pytest.raises(DataError, match="it has no 'end'"):
         learn(callbacks=[SimpleNamespace(start=print, epoch=print)])

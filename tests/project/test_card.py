@@ -41,7 +41,7 @@ def test_a_card_says_what_the_model_is(model, tmp_path):
         "- `static Crowded(place)`, by a logit for each fact",
         "- 2 traces of 5 time points",
         "- 3 entities of sort `agent`",
-        "- 6 epochs, of which 3 was the best; it ended since all epochs are done",
+        "- 6 epochs, of which 3 was the best; it ended because all epochs are done",
         "- 'Crowded' has one logit for each fact of its own data",
         "fotltn predict MODEL -o predictions.csv",
     ):
@@ -102,7 +102,7 @@ def test_a_model_that_travels_says_how(tmp_path):
     assert "wide 1" not in text
     moved = card(classifier.model_.apply({"wide 1": frame(days=2)}), tmp_path / "moved")
     assert "- 0 labelled facts to learn from\n" in moved
-    assert "or was moved to these data after training" in moved
+    assert "or was applied to these data after training" in moved
 
 
 def test_learning_from_facts_alone_and_noise(tmp_path):
@@ -116,7 +116,9 @@ def test_learning_from_facts_alone_and_noise(tmp_path):
     bare = "sort s\npredicate A(s)"
     facts = {"predicate": ["A"], "arg1": ["a"], "time": [0]}
     model = fotltn.train(bare, facts=facts, learn=["A"], training={"epochs": 1})
-    assert "There are none: it has learned from facts alone." in card(model, tmp_path / "bare")
+    assert "There are none: the model has learned from facts alone." in card(
+        model, tmp_path / "bare"
+    )
 
 
 def test_modules_of_your_own_are_named(tmp_path):

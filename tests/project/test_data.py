@@ -219,7 +219,7 @@ axiom A4: G forall x, y where Stop(x). Close(x, y)
     (folder / "theory.fot").write_text(THEORY + more, "utf-8")
     (warning,) = read_world(read_config(folder)).facts.warnings
     assert warning.message == (
-        "'A2', 'A4': a quantifier over 'ped' also counts empty places, since traces have 0 to 2 "
+        "'A2', 'A4': a quantifier over 'ped' also counts empty places, because traces have 0 to 2 "
         "of these"
     )
     assert "forall x where Present(x)" in str(warning.hint)

@@ -96,7 +96,7 @@ def test_control_c_keeps_the_state_and_says_how_to_go_on(call, tmp_path, undistu
     assert process.returncode == 130
     assert out == ""
     assert "error: training was stopped after epoch " in err
-    assert f" of {EPOCHS}\n      = the same command goes on from there" in err
+    assert f" of {EPOCHS}\n      = run the same command to continue" in err
     assert "Traceback" not in err
     assert not (folder / "model").exists()
     stopped = int(err.split("after epoch ")[1].split(" ")[0])

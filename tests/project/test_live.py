@@ -182,7 +182,7 @@ def test_what_needs_later_steps_is_refused():
         ('{"features": {"pump": {"a": {"bar": 1}}}}', "'a' has no 'heat'"),
         ('{"features": {"pump": {"a": {"bar": 1, "hot": 2}}}}', "unknown feature 'hot'"),
         ('{"features": {"pump": {"a": {"bar": "x", "heat": 2}}}}', "'bar' is a number"),
-        ('{"facts": [["Failed", "a"]]}', "'Failed' is what the model says"),
+        ('{"facts": [["Failed", "a"]]}', "'Failed' is predicted by the model"),
         ('{"features": {"pump": {"d": {"bar": 1, "heat": 2}}}}', "'d' of sort 'pump' was not ther"),
         ('{"features": {"pump": {"a": {"bar": 1, "heat": 2}}}}', "there are no features of 'b'"),
         ('{"features": 3}', "'features' is an object"),

@@ -300,7 +300,7 @@ def test_functions_that_cannot_be_learned(tables):
         DataError, match="functions: 'level' must be computed by a network or a mod"
     ):
         functions(tables, max)
-    with pytest.raises(DataError, match="the project speaks of the unknown function 'lvel'"):
+    with pytest.raises(DataError, match="the project mentions the unknown function 'lvel'"):
         functions(tables, None, functions={"lvel": "network"})
     with pytest.raises(DataError, match=r"functions\.level\.kind: unknown value 'logits'"):
         functions(tables, "logits")

@@ -313,7 +313,7 @@ def test_an_interrupted_run_goes_on_to_the_same_model(tmp_path, model, stops):
             train(config, checkpoints=tmp_path / "state", callbacks=[told], stop=told.asked(stop))
         assert str(caught.value) == (
             f"error: training was stopped after sweep {stop} of 15\n"
-            "      = the same command goes on from there"
+            "      = run the same command to continue"
         )
     trained = train(config, checkpoints=tmp_path / "state", callbacks=[told])
     assert told.sweeps == list(range(1, 16))
@@ -351,7 +351,8 @@ def test_weights_are_learned_and_travel(tmp_path):
     assert clause.weight == learned
     assert_refused(
         before, tmp_path / "three", "a weight is below 0",
-        carried=replace(before.posterior.carried, weights={"Signs": -1.0}),  # type: ignore[type-var]
+        # type: ignore[type-var]
+        carried=replace(before.posterior.carried, weights={"Signs": -1.0}),
     )  # fmt: skip
 
 

@@ -99,7 +99,7 @@ REFUSED = {
     ),
     "a predicate that does not exist": (
         other(("[training]", "[objective]\nmissed = { Slw = 0.2 }\n[training]")),
-        "the project speaks of the unknown predicate 'Slw'",
+        "the project mentions the unknown predicate 'Slw'",
         "did you mean 'Slow'?",
     ),
     "one rate learned": (

@@ -131,7 +131,7 @@ def test_a_card_tells_of_networks(model, tmp_path):
     text = (tmp_path / "model" / "README.md").read_text("utf-8")
     assert "with a network with hidden layers of 16, 16 units beside" in text
     assert "- Of each `pump`, networks see 2 features (`heat`, `flow`)." in text
-    assert "- how far networks are trusted, as exponents: `Failed` " in text
+    assert "- trust in networks, as exponents: `Failed` " in text
     assert "It samples worlds of them" in text
 
 
