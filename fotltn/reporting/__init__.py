@@ -1,1 +1,1 @@
-"""A model as plots, and as one page that can be sent around."""
+"""Plots of a model, and reports as a single page to send around."""

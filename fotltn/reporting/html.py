@@ -1,4 +1,4 @@
-"""Pages that are one file: made from a template, with style and figures in it."""
+"""Pages as single files: a template with its style and figures."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ if TYPE_CHECKING:
 
 PAGES = Path(__file__).parent / "pages"
 
-#: Every page of ours has this near its beginning.
+#: A mark near the beginning of every page that fotltn writes.
 MARK = '<meta name="generator" content="fotltn'
-_HEAD = 4096  # bytes within which the mark is
+_HEAD = 4096  # the mark is within this many bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A figure on a page, as SVG, with what stands below it."""
+    """A figure on a page, as SVG, with its caption."""
 
     svg: str
     caption: str
 
 
 def picture(figure: Figure, name: str, label: str, caption: str) -> Picture:
-    """A figure for a page, which `inline_svg` makes, with what stands below it."""
+    """Return a figure for a page, made by `inline_svg`, with its caption."""
     return Picture(inline_svg(figure, name=name, label=label), caption)
 
 
 def check_packages() -> None:
-    """Refuse to begin without what pages are made with.
+    """Raise an error early if a package for pages is missing.
 
     Raises:
         DataError: jinja2 or matplotlib is missing.
@@ -53,9 +53,9 @@ def check_packages() -> None:
 
 @cache
 def templates(*folders: Path) -> jinja2.Environment:
-    """The templates in folders of yours and in `pages/`; what is put in is escaped.
+    """Return the templates in your folders and in `pages/`; inserted text is escaped.
 
-    They write numbers as `fotltn.format` does.
+    Numbers are formatted by `fotltn.format`.
     """
     import jinja2
 
@@ -72,7 +72,7 @@ def templates(*folders: Path) -> jinja2.Environment:
 
 
 def render(template: str, values: Mapping[str, Any], *folders: Path) -> str:
-    """A page from a template in `pages/`, or in a folder of yours.
+    """Return a page from a template in `pages/` or in your own folder.
 
     Raises:
         DataError: a package is missing.
@@ -83,15 +83,15 @@ def render(template: str, values: Mapping[str, Any], *folders: Path) -> str:
 
 
 def write_page(text: str, path: Path | str, *, force: bool = False) -> Path:
-    """Write a page whole or not at all, and give its path.
+    """Write a page completely or not at all, and return its path.
 
     Args:
         text: the page.
-        path: where to; a page that was written before is replaced.
+        path: the file; an earlier page is replaced.
         force: replace another file, too.
 
     Raises:
-        DataError: there is something else in that place, or it cannot be written.
+        DataError: the path holds something else, or cannot be written.
     """
     check_place(path, force=force)
     write_files({Path(path): text.encode()}, parents=True)
@@ -99,14 +99,14 @@ def write_page(text: str, path: Path | str, *, force: bool = False) -> Path:
 
 
 def check_place(path: Path | str, *, force: bool = False) -> None:
-    """Refuse a place where a page would replace what is no page of ours.
+    """Raise an error if a page would replace something that is not a fotltn page.
 
     Args:
         path: the place.
         force: replace another file, too.
 
     Raises:
-        DataError: there is a folder, or a file that is not ours, or nothing can be written there.
+        DataError: the path is a folder or another file, or cannot be written.
     """
     target = Path(os.path.realpath(path))
     try:

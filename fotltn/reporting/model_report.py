@@ -1,4 +1,4 @@
-"""The report of a model: what it says, as data, and its page."""
+"""The report of a model: its content as data, and its page."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 
     from fotltn.analysis.metrics import Scores
 
-#: The most cells of an axiom that are looked at one by one.
+#: The most cells of an axiom to evaluate one by one.
 MAX_CELLS = 2**27
 _ROWS = 12  # bindings of a heat map
 _BRIEF = 6  # axioms of the brief page
 
-_NOTABLE = 0.9  # a binding that stays above it is not drawn on its own
-#: A row of a table is violated, has this share of the error, or is one of the first.
+_NOTABLE = 0.9  # a binding that stays above this is not drawn separately
+#: A table lists rows that are violated, that have this share of the error, or that come first.
 _SHARE, _FEWEST = 0.001, 3
 
-#: Is told how many steps are done, of how many.
+#: A function that receives the number of steps done, and their total.
 OnPart = Callable[[int, int], None]
 
 
@@ -48,10 +48,10 @@ class AxiomContent:
     """One axiom: its audit, its truth over time, and its worst bindings.
 
     Args:
-        audit: its values, and what they rest on.
-        formula: as it is written.
-        findings: the warnings about it.
-        cells: how many bindings and times it has, also those that do not count.
+        audit: the values of the axiom, and what they rest on.
+        formula: the formula as written.
+        findings: the warnings about the axiom.
+        cells: the number of its bindings and times, including those that do not count.
         band: its values over time; None if there are too many cells to look at each.
         rows: its worst bindings against time; None likewise.
         worst: the worst bindings and times.
@@ -66,7 +66,7 @@ class AxiomContent:
     worst: WorstCells
 
     def as_dict(self) -> dict[str, object]:
-        """The axiom for machines."""
+        """Return the axiom as data."""
         return {
             **self.audit.as_dict(),
             "warnings": [f.as_dict() for f in self.findings],
@@ -78,20 +78,20 @@ class AxiomContent:
 
 @dataclass(frozen=True, eq=False)
 class ModelContent:
-    """Everything that the report of a model says.
+    """The complete content of a model's report.
 
     Args:
-        name: what it is a report of.
-        model: the model, with how it was trained.
+        name: the name of the model.
+        model: the model, with its training.
         rule: how degrees are decided.
-        metrics: how good predictions of test facts are; None if there are none.
+        metrics: the metrics on test facts; None if there are none.
         scores: the truth and degree of each of these facts.
-        audit: of the axioms; None if there are none.
-        axioms: each of them.
-        size: how large everything is.
-        fingerprint: of the data.
-        written: the versions that write the report.
-        day: when it is written.
+        audit: the audit of the axioms; None if there are none.
+        axioms: the content for each axiom.
+        size: the sizes of the data and of the model.
+        fingerprint: a hash of the data.
+        written: the versions of the programs that write the report.
+        day: the date of the report.
     """
 
     name: str
@@ -113,7 +113,7 @@ class ModelContent:
 
     @property
     def verdict(self) -> tuple[str, ...]:
-        """What there is to say first."""
+        """The verdict, in sentences."""
         return verdict(self.metrics, self.interval, self.audit)
 
     @property
@@ -127,29 +127,29 @@ class ModelContent:
         return advice(self.metrics, self.audit, self._worst(), "in the full report")
 
     def _worst(self) -> dict[str, str]:
-        """Where violated axioms are worst, in words."""
+        """Return the worst cells of violated axioms, in words."""
         violated = [one for one in self.axioms if one.audit.on_model.violated]
         return {one.audit.name: _case(one.worst) for one in violated}
 
     @property
     def told(self) -> str:
-        """What there is, in a few words."""
+        """A summary of the content, in a few words."""
         many, tested = len(self.axioms), self.size["test facts"]
         facts = f"{count(tested)} test fact{'s' * (tested != 1)}"
         return f"{many} axiom{'s' * (many != 1)}, {facts}"
 
     @property
     def seeds(self) -> dict[str, int]:
-        """What was drawn from."""
+        """The seeds of random draws."""
         config = self.model.config
         return {"data": config.data.seed, "training": config.training.seed}
 
     def curves(self) -> dict[str, Curve]:
-        """Precision and recall, of the predicates that have both true and false test facts."""
+        """Precision and recall of the predicates that have both true and false test facts."""
         return {n: pr_curve(*pair) for n, pair in self.scores.items() if pr_auc(*pair).defined}
 
     def as_dict(self) -> dict[str, Any]:
-        """The content for machines."""
+        """Return the content as data."""
         model = self.model
         return {
             "model": self.name,
@@ -186,15 +186,15 @@ def model_content(
     top: int = 10,
     on_step: OnPart | None = None,
 ) -> ModelContent:
-    """Gather what the report of a model says.
+    """Gather the content of a model's report.
 
     Args:
         model: the model.
-        name: what to call it.
-        threshold: the degree from which on a fact is true in two-valued logic; without, the
+        name: the name of the model in the report.
+        threshold: the smallest degree that counts as true in two-valued logic; by default, the
             model's.
         top: how many of the worst bindings to give for each axiom.
-        on_step: is told how far it is.
+        on_step: a function that receives the progress.
     """
     audit = model.audit(threshold=threshold) if model.theory.axioms else None
     axioms = []
@@ -224,7 +224,7 @@ def model_content(
 
 
 def _case(worst: WorstCells) -> str:
-    """The worst binding and time in words."""
+    """Return the worst binding and time in words."""
     for first in worst:
         words = [f"{variable} = {name}" for variable, name in first.binding.items()]
         return ", ".join([*words, *([] if first.time is None else [f"time {first.time}"])])
@@ -250,7 +250,7 @@ def _size(model: Model) -> dict[str, int]:
 
 
 def brief_page(content: ModelContent) -> str:
-    """A page for decision makers: a verdict, three numbers, what to do, and the worst axioms.
+    """Return a page for decision makers: a verdict, three numbers, advice, and the worst axioms.
 
     Raises:
         DataError: jinja2 or matplotlib is missing.
@@ -270,13 +270,13 @@ def brief_page(content: ModelContent) -> str:
 
 
 def _violated(content: ModelContent) -> dict[str, int]:
-    """How many cells of all axioms there are, and how many of them are violated."""
+    """Count the cells of all axioms, and the violated ones."""
     every = [one.audit.on_model for one in content.axioms]
     return {"violations": sum(a.violated for a in every), "cells": sum(a.decided for a in every)}
 
 
 def _by_attention(content: ModelContent, axioms: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Axioms as pages show them, those that need attention first."""
+    """Return the axioms for a page, those that need attention first."""
     if content.audit is None:
         return axioms
     places = [one.name for one in by_attention(content.audit.axioms)]
@@ -284,11 +284,11 @@ def _by_attention(content: ModelContent, axioms: list[dict[str, Any]]) -> list[d
 
 
 def model_page(content: ModelContent, *, on_step: OnPart | None = None) -> str:
-    """The report of a model as one HTML document.
+    """Return the report of a model as one HTML document.
 
     Args:
-        content: what it says.
-        on_step: is told how many axioms are drawn, and of how many.
+        content: the content of the report.
+        on_step: a function that receives the number of axioms drawn, and their total.
 
     Raises:
         DataError: jinja2 or matplotlib is missing.
@@ -324,7 +324,7 @@ def model_page(content: ModelContent, *, on_step: OnPart | None = None) -> str:
 
 
 def _origin(content: ModelContent) -> list[tuple[str, str]]:
-    """Where the model comes from, line by line."""
+    """Return the origin of the model, line by line."""
     seeds = ", ".join(f"{name} {seed}" for name, seed in content.seeds.items())
     trained = ", ".join(f"{n} {v}" for n, v in content.model.versions.items())
     return [
@@ -336,7 +336,7 @@ def _origin(content: ModelContent) -> list[tuple[str, str]]:
 
 
 def _drawn(plot: Callable[..., object], what: object, width: float, height: float) -> Figure:
-    """A figure of so many inches with one plot."""
+    """Return a figure with one plot, of a size in inches."""
     with look():
         figure = new_figure(width, height)
         plot(what, ax=figure.add_subplot())
@@ -365,7 +365,7 @@ def _training(content: ModelContent) -> list[Picture]:
 
 
 def _axiom(name: str, one: AxiomContent, *, drawn: bool = True) -> dict[str, Any]:
-    """What a page shows of an axiom; the name is that of its place on the page."""
+    """Return the content of a page about an axiom; the name is its anchor on the page."""
     kinds = dict.fromkeys(f.kind for f in one.findings)
     rows = [
         row
@@ -394,7 +394,7 @@ def _axiom(name: str, one: AxiomContent, *, drawn: bool = True) -> dict[str, Any
 
 
 def _warnings(axioms: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Each kind of warning once, with the axioms that it is about."""
+    """Return each kind of warning once, with the axioms that it is about."""
     kinds: dict[tuple[str, FindingKind], list[dict[str, Any]]] = {}
     for one in axioms:
         for kind in one["verdicts"]:
@@ -406,7 +406,7 @@ def _warnings(axioms: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _about(kind: FindingKind, axioms: list[dict[str, Any]]) -> str:
-    """What a kind of warning says, to follow the names of the axioms that it is about."""
+    """Return the text of a kind of warning, to follow the names of the axioms."""
     if len(axioms) > 1:
         return f": {kind.meaning}"
     (one,) = axioms

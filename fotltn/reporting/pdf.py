@@ -1,4 +1,4 @@
-"""Pages as PDF, printed by a browser that is there."""
+"""Print pages as PDF with an installed browser."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BROWSERS = (
     "chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "msedge",
 )  # fmt: skip
 
-#: What stands at the end of every PDF of ours.
+#: The mark at the end of every PDF that fotltn writes.
 _MARK = b"% written by fotltn\n"
 
 #: Seconds that printing may take.
@@ -26,23 +26,23 @@ _LIMIT = 300
 
 
 def browser() -> str:
-    """The program of a browser that can print.
+    """Return the program of a browser that can print.
 
     Raises:
-        DataError: there is none.
+        DataError: no such browser is installed.
     """
     program = next(filter(None, map(shutil.which, BROWSERS)), None)
     if program is None:
         hint = "install Chromium, or open the page in any browser and print it to a file"
-        raise DataError(Diagnostic("a PDF is printed by Chromium, Chrome or Edge", hint=hint))
+        raise DataError(Diagnostic("printing a PDF needs Chromium, Chrome or Edge", hint=hint))
     return program
 
 
 def check_pdf(path: Path, *, force: bool = False) -> None:
-    """Refuse a place where a PDF would replace what is none of ours.
+    """Raise an error if a PDF would replace a file that fotltn did not write.
 
     Raises:
-        DataError: there is something else, or no browser that prints.
+        DataError: the path holds another file, or there is no browser that prints.
     """
     browser()
     ours = path.is_file() and path.read_bytes().endswith(_MARK)
@@ -50,7 +50,7 @@ def check_pdf(path: Path, *, force: bool = False) -> None:
 
 
 def write_pdf(page: str, path: Path) -> None:
-    """Print a page into a file, whole or not at all.
+    """Print a page into a file, completely or not at all.
 
     Raises:
         DataError: the browser does not print.
@@ -63,7 +63,7 @@ def write_pdf(page: str, path: Path) -> None:
 
 
 def printed(source: Path) -> bytes:
-    """The PDF of a page that is in a file.
+    """Return the PDF of a page that is in a file.
 
     Raises:
         DataError: the browser does not print.

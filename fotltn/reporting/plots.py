@@ -1,8 +1,9 @@
-r"""Plots over results, for figures of your own.
+r"""Plots of results, for your own figures.
 
-A function takes results, and gives matplotlib's axes (or, where there are several, its figure) to
-be changed, shown or saved. Most draw on axes that are given as `ax=`; without, they make a figure.
-matplotlib is loaded when the first figure is made, and nothing of its global state is touched.
+Each function takes results and returns matplotlib's axes (or its figure, if there are several
+axes), which you can change, show or save. Most functions draw on the axes that you pass as `ax=`;
+by default, they make a figure. matplotlib is loaded when the first figure is made, and its global
+state stays untouched.
 
 >>> import fotltn as fot
 >>> theory = "sort car\npredicate Near(car), Stop(car)\naxiom A: forall x. F Stop(x)"
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from fotltn.learn.fit import Epoch
 
 _NAME = 28  # characters of a binding that a heat map shows
-_SHOWN = 3  # axioms with a colour of their own, unless they are named
+_SHOWN = 3  # how many axioms get their own colour, if none are named
 _NOTHING = "no binding of the rule counts at any time, so there is nothing to draw"
 
 
@@ -57,10 +58,10 @@ _NOTHING = "no binding of the rule counts at any time, so there is nothing to dr
 
 
 def training_curves(history: Sequence[Epoch], *, ax: Axes | None = None) -> Axes:
-    """The loss by epoch, with its parts: that of the facts, and that of the axioms.
+    """Plot the loss by epoch, with its two parts: facts and axioms.
 
-    What decides which epoch is kept is drawn where it is another number than the loss. The best
-    epoch, which was kept, has a dotted line; the legend says of how many epochs.
+    The number that decides which epoch is kept is drawn if it differs from the loss. A dotted line
+    marks the best epoch, which was kept; the legend gives the number of epochs.
 
     Args:
         history: the epochs, as `model.history` has them.
@@ -83,11 +84,12 @@ def training_curves(history: Sequence[Epoch], *, ax: Axes | None = None) -> Axes
 def axiom_curves(
     history: Sequence[Epoch], *, axioms: Sequence[str] | None = None, ax: Axes | None = None
 ) -> Axes:
-    """The value of each axiom by epoch.
+    """Plot the value of each axiom by epoch.
 
     Args:
         history: the epochs, as `model.history` has them.
-        axioms: those to draw in colour; without, the lowest at the end. The others are grey.
+        axioms: the axioms to draw in colour; by default, the lowest at the end. The others are
+            grey.
         ax: what to draw on, in place of a new figure.
 
     Raises:
@@ -113,7 +115,7 @@ def axiom_curves(
 
 @contextmanager
 def _by_epoch(history: Sequence[Epoch], what: str, ax: Axes | None) -> Iterator[Axes]:
-    """Axes for something by epoch; the best epoch, which was kept, is marked."""
+    """Return axes for a plot by epoch, with the best epoch marked."""
     if not history:
         raise DataError("there are no epochs to draw; the model is not trained")
     best = max((e.number for e in history if e.best), default=None)
@@ -136,7 +138,7 @@ def _line(
     label: str | None,
     **look: Any,
 ) -> None:
-    """A line, or a mark where there is one point; nothing without points."""
+    """Draw a line, or a mark for a single point."""
     if points:
         marker = "o" if len(points) == 1 else None
         ax.plot(
@@ -150,13 +152,13 @@ def _line(
 def precision_recall(
     scores: Scores, predicates: str | Sequence[str] | None = None, *, ax: Axes | None = None
 ) -> Axes:
-    """Precision against recall, as the threshold falls; dotted, what a constant scores.
+    """Plot precision against recall; a dotted line shows the score of a constant.
 
-    The area under a line is the PR-AUC of the legend.
+    The area under a line is the PR-AUC in the legend.
 
     Args:
-        scores: truth and degree by predicate, as `model.scores()` gives them.
-        predicates: one or several of them; without, all for which there is a curve.
+        scores: truth and degree by predicate, as `model.scores()` returns them.
+        predicates: one or several of them; by default, all that have a curve.
         ax: what to draw on, in place of a new figure.
 
     Raises:
@@ -197,14 +199,14 @@ def precision_recall(
 
 
 def calibration(measured: Calibration, *, title: str = "", ax: Axes | None = None) -> Axes:
-    """The share of true facts against the predicted degree, by bins; bars count the facts.
+    """Plot the share of true facts against the predicted degree, by bins; bars count the facts.
 
     Where predictions are calibrated, points lie on the diagonal. Bars are as high as their share
     of all facts. The number of facts stands above each, at the top, where no line runs.
 
     Args:
         measured: the bins, as `model.metrics().predicates["Stop"].calibration` has them.
-        title: stands above.
+        title: the title above the plot.
         ax: what to draw on, in place of a new figure.
 
     Raises:
@@ -252,17 +254,17 @@ def _known(what: str, name: str, names: Sequence[str] | Scores) -> None:
 
 
 def band(rule: TruthOverTime) -> Band:
-    """The mean and the range of a rule's values at each time: what `truth_over_time` draws."""
+    """Compute the mean and range of a rule's values at each time, for `truth_over_time`."""
     return rule.band()
 
 
 def truth_over_time(rule: TruthOverTime | Band, *, ax: Axes | None = None) -> Axes:
-    """The value of a rule's body over time: the mean over bindings, and a band down to the worst.
+    """Plot a rule's degrees over time: the mean over bindings, and the band of all degrees.
 
     The band reaches from the lowest value at each time to the highest.
 
     Args:
-        rule: what `model.truth_over_time` gives, or the band of it.
+        rule: the result of `model.truth_over_time`, or its band.
         ax: what to draw on, in place of a new figure.
 
     Raises:
@@ -295,15 +297,15 @@ def truth_over_time(rule: TruthOverTime | Band, *, ax: Axes | None = None) -> Ax
 
 
 def heat_map(rule: TruthOverTime | BindingRows, *, top: int = 30, ax: Axes | None = None) -> Axes:
-    """The worst bindings of a rule, one a row, against time.
+    """Plot the worst bindings of a rule, one per row, against time.
 
     The stronger the colour, the lower the degree. A bar above the map says which degree a colour
     stands for. A cell is grey where it does not count, because a guard excludes it or its trace
     has ended.
 
     Args:
-        rule: what `model.truth_over_time` gives, or the first rows of it.
-        top: how many bindings to draw at most, the worst first.
+        rule: the result of `model.truth_over_time`, or its first rows.
+        top: the maximum number of bindings, the worst first.
         ax: what to draw on, in place of a new figure.
 
     Raises:
@@ -336,7 +338,7 @@ def heat_map(rule: TruthOverTime | BindingRows, *, top: int = 30, ax: Axes | Non
 
 
 def _label(row: BindingRow, *, several: bool) -> str:
-    """A binding by names, with its trace if there are several."""
+    """Return a binding by names, with its trace if there are several."""
     text = ", ".join(row.binding.values()) or "the rule"
     text = f"{row.trace_name or row.trace}: {text}" if several else text
     return text if len(text) <= _NAME else f"{text[: _NAME - 1]}…"

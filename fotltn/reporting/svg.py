@@ -1,4 +1,4 @@
-"""Figures as part of a page: SVG whose colours are those of the page, light or dark."""
+"""Figures inside a page: SVG with the colours of the page, light or dark."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fotltn.reporting.theme import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: What a colour of a figure is called in the stylesheet.
+#: The names of a figure's colours in the stylesheet.
 _VARIABLES = {
     colour.lower(): f"var(--{name})"
     for colour, name in (
@@ -43,12 +43,12 @@ _POINTS = 96 / 72 / 16  # rem of a point
 
 
 def inline_svg(figure: Figure, *, name: str, label: str) -> str:
-    """A figure as SVG for a page.
+    """Return a figure as SVG for a page.
 
     Args:
         figure: the figure; it should have the colours of `fotltn.reporting.theme`.
-        name: goes before every id in it, and must be another for each figure of a page.
-        label: says what it shows to those who do not see it.
+        name: a prefix for all ids of the figure, unique on the page.
+        label: a description for readers who cannot see the figure.
     """
     for ax in figure.axes:
         for spine in ax.spines.values():
@@ -71,13 +71,13 @@ def inline_svg(figure: Figure, *, name: str, label: str) -> str:
 
 
 def _styled(style: str) -> str:
-    """A style with the page's colours and fonts."""
+    """Replace the colours and fonts of a style by those of the page."""
     style = re.sub(r"#[0-9a-f]{6}", lambda m: _VARIABLES.get(m[0], m[0]), style)
     return _FONT.sub(lambda m: f"font-size: {m[2]}px", style)
 
 
 def _prefixed_ids(text: str, name: str) -> str:
-    """Ids that are used get a name of their own, others go."""
+    """Prefix the ids that are used, and remove the others."""
     used = set(re.findall(r'(?:url\(#|href="#)([^)"]+)', text))
 
     def prefixed(match: re.Match[str]) -> str:

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 # Colours of Okabe and Ito, which differ for all kinds of colour vision.
 BLUE, ORANGE, GREEN = "#0072B2", "#D55E00", "#009E73"
 PINK, YELLOW, SKY = "#CC79A7", "#E69F00", "#56B4E9"
-#: The colour of errors in heat maps, which are pixels: a page does not put its own in place of it.
+#: The colour of errors in heat maps. These are pixels, so a page cannot replace it by its own.
 ERROR = "#D45D00"
 BLACK, GREY, GRID, WHITE = "#000000", "#595959", "#e4e4e4", "#ffffff"
 
-#: The colours of lines that have no colour of their own.
+#: The colours of lines without a fixed colour.
 SERIES = (BLUE, ORANGE, GREEN, PINK, YELLOW, SKY)
 
-#: How a line across a plot is drawn that says what a number means.
+#: The style of a reference line across a plot.
 DOTTED: Mapping[str, Any] = {"linestyle": (0, (1, 1.5)), "lw": 1}
 
 _LOOK: Mapping[str, Any] = {
@@ -54,7 +54,7 @@ _LOOK: Mapping[str, Any] = {
 
 
 def look() -> Any:
-    """A context in which what is drawn has this look.
+    """Apply this look to everything that is drawn in a context.
 
     Raises:
         DataError: matplotlib is missing.
@@ -67,12 +67,12 @@ def look() -> Any:
     return matplotlib.rc_context(chosen)
 
 
-#: The figures that were made here; what is drawn on them has this look.
+#: The figures that were made here; plots on them have this look.
 _THEMED: WeakSet[Figure] = WeakSet()
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure of so many inches that no window shows."""
+    """Return an empty figure without a window, of a size in inches."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
@@ -83,19 +83,19 @@ def new_figure(width: float, height: float) -> Figure:
 def subplots(
     rows: int = 1, columns: int = 1, *, width: float = 5.2, height: float = 3.2, **options: Any
 ) -> tuple[Figure, Any]:
-    """A figure in the look of this package, with axes to draw on by `ax=`.
+    """Return a figure in the look of this package, with axes to pass as `ax=`.
 
-    Use it for a figure of several plots. A plot on axes of your own keeps your own style.
+    Use it for a figure of several plots. Plots on your own axes keep your own style.
 
     Args:
-        rows: how many rows of axes there are.
-        columns: how many columns.
-        width: of the figure, in inches.
-        height: of the figure, in inches.
-        options: go to `Figure.subplots`, such as `sharey=True`.
+        rows: the number of rows of axes.
+        columns: the number of columns.
+        width: the width of the figure, in inches.
+        height: the height of the figure, in inches.
+        options: further arguments of `Figure.subplots`, such as `sharey=True`.
 
     Returns:
-        The figure, and its axes as `Figure.subplots` gives them.
+        The figure, and its axes as `Figure.subplots` returns them.
 
     >>> figure, (left, right) = subplots(1, 2, width=9, height=3)
     >>> left.spines["top"].get_visible()
@@ -108,7 +108,7 @@ def subplots(
 
 @contextmanager
 def drawing(ax: Axes | None, width: float = 5.2, height: float = 3.2) -> Iterator[Axes]:
-    """Axes to draw on: new ones with our look, or yours as they look."""
+    """Yield axes to draw on: new ones in this look, or yours unchanged."""
     if ax is None:
         with look():
             yield new_figure(width, height).add_subplot()
@@ -118,7 +118,7 @@ def drawing(ax: Axes | None, width: float = 5.2, height: float = 3.2) -> Iterato
 
 
 def legend_above(ax: Axes) -> None:
-    """A legend above axes, where it covers no data; a title goes above the legend."""
+    """Put the legend above the axes, where it covers no data; a title goes above the legend."""
     shown = ax.get_legend_handles_labels()[0]
     if not shown:
         return
@@ -132,18 +132,18 @@ def legend_above(ax: Axes) -> None:
 
 
 def legend_over_all(figure: Figure, handles: Sequence[Artist]) -> int:
-    """One legend above all axes of a figure, where it covers no data; gives its rows."""
+    """Put one legend above all axes of a figure, and return its number of rows."""
     columns = _columns(handles, figure.get_figwidth() - 0.4)
     figure.legend(handles=list(handles), loc="outside upper center", ncols=columns, **_LEGEND)
     return math.ceil(len(handles) / columns)
 
 
 _LEGEND: Mapping[str, Any] = {"frameon": False, "columnspacing": 1.4, "handlelength": 1.8}
-_LETTER, _HANDLE = 0.066, 0.44  # inches of a letter of a legend, and of what is beside its text
+_LETTER, _HANDLE = 0.066, 0.44  # inches of a letter of a legend, and of the space beside its text
 
 
 def _columns(handles: Sequence[Artist], width: float) -> int:
-    """How many entries of a legend fit side by side into so many inches."""
+    """Return how many entries of a legend fit side by side into a width in inches."""
     letters = [len(str(handle.get_label())) for handle in handles]
     for columns in range(len(letters), 1, -1):
         rows = math.ceil(len(letters) / columns)
@@ -154,7 +154,7 @@ def _columns(handles: Sequence[Artist], width: float) -> int:
 
 
 def _width(ax: Axes) -> float:
-    """The inches that axes have from left to right, by their place in the grid."""
+    """Return the width of axes in inches, by their place in the grid."""
     figure, place = ax.get_figure(root=True), ax.get_subplotspec()
     assert figure is not None
     columns = 1 if place is None else place.get_gridspec().ncols
@@ -162,7 +162,7 @@ def _width(ax: Axes) -> float:
 
 
 def line_across(ax: Axes, value: float, text: str) -> None:
-    """A dotted line across, with its name above it at the right."""
+    """Draw a dotted line across a plot, with its name above it at the right."""
     ax.axhline(value, color=GREY, **DOTTED)
     ax.annotate(
         text, (1, value), xycoords=("axes fraction", "data"), xytext=(-2, 2.5), ha="right",
@@ -172,7 +172,7 @@ def line_across(ax: Axes, value: float, text: str) -> None:
 
 
 def end_of_line(ax: Axes, x: float, y: float, text: str) -> None:
-    """Words beside the last point of a line that say why it ends there."""
+    """Write beside the last point of a line why it ends there."""
     ax.plot([x], [y], marker="x", color=GREY, markersize=9, mew=1.6, lw=0, zorder=4)
     ax.annotate(
         text, (x, y), xytext=(9, 0), textcoords="offset points", ha="left", va="center",
@@ -181,11 +181,11 @@ def end_of_line(ax: Axes, x: float, y: float, text: str) -> None:
 
 
 def footer(figure: Figure, text: str) -> None:
-    """A small line at the lower right of a figure, for hardware and versions.
+    """Add a small line of text at the lower right of a figure, for hardware and versions.
 
     Args:
-        figure: what the line is below.
-        text: the line.
+        figure: the figure.
+        text: the text.
 
     >>> figure, _ = subplots()
     >>> footer(figure, "one thread of x86_64, torch 2.13.0")
@@ -194,18 +194,18 @@ def footer(figure: Figure, text: str) -> None:
 
 
 def percent_ticks(ax: Axes, shares: Sequence[float]) -> None:
-    """Ticks below at shares, as percentages."""
+    """Put ticks at shares on the horizontal axis, as percentages."""
     ax.set_xticks(list(shares))
     ax.xaxis.set_major_formatter(lambda value, _: f"{round(100 * value, 4):g} %")
 
 
 def colour_bar(ax: Axes, label: str, *, gaps: str | None = None) -> None:
-    """A bar above axes that says which degree a colour of `error_colours` stands for.
+    """Add a bar above axes that shows which degree a colour of `error_colours` stands for.
 
     Args:
-        ax: what the colours are on.
-        label: what the degrees are.
-        gaps: what is grey, if something is.
+        ax: the axes with the colours.
+        label: the name of the degrees.
+        gaps: the meaning of grey, if there is any.
     """
     from matplotlib.offsetbox import AnchoredOffsetbox, DrawingArea, HPacker, TextArea
     from matplotlib.patches import Rectangle
@@ -233,7 +233,7 @@ _BAR, _TALL = 70.0, 7.0  # the size of a colour bar, in points
 
 
 def whole_ticks(ax: Axes, numbers: Sequence[int]) -> None:
-    """Ticks below at whole numbers only, which times and epochs are."""
+    """Put ticks only at whole numbers on the horizontal axis, for times and epochs."""
     from matplotlib.ticker import MaxNLocator
 
     if len(numbers) == 1:
@@ -243,7 +243,7 @@ def whole_ticks(ax: Axes, numbers: Sequence[int]) -> None:
 
 
 def error_colours() -> Colormap:
-    """From a full colour at 0 to nothing at 1, on any background; grey where there is no value."""
+    """Return a colour map from full colour at 0 to transparent at 1, with grey for gaps."""
     from matplotlib.colors import LinearSegmentedColormap, to_rgb
 
     colour = to_rgb(ERROR)
@@ -252,7 +252,7 @@ def error_colours() -> Colormap:
 
 
 def drawn(figure: Figure, path: Path | str) -> dict[Path, Content]:
-    """A figure as the content of two files of one name, a PNG and an SVG."""
+    """Return a figure as the content of two files, a PNG and an SVG."""
 
     def write(kind: str, **options: Any) -> Content:
         def drawing(file: BinaryIO) -> None:
@@ -269,7 +269,7 @@ def drawn(figure: Figure, path: Path | str) -> dict[Path, Content]:
 
 
 def save(figure: Figure, path: Path | str) -> tuple[Path, Path]:
-    """Write a figure as PNG and as SVG under one name, and give both paths.
+    """Write a figure as PNG and as SVG under one name, and return both paths.
 
     The files are the same for the same figure. Text in the SVG stays text.
 

@@ -1,7 +1,7 @@
 """Formulas as HTML: italic variables, bold operators, signs for connectives.
 
-It is plain text in spans, without scripts or fonts of its own, and breaks into lines where a page
-is narrow. Screen readers get the ASCII spelling.
+The HTML is plain text in spans, without scripts or fonts, and wraps on a narrow page. Screen
+readers get the ASCII spelling.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _TOKEN = re.compile(
 
 
 def typeset(formula: f.Syntax) -> str:
-    """A formula as HTML that is safe to put into a page.
+    """Return a formula as HTML that is safe to include in a page.
 
     >>> from fotltn import parse_formula
     >>> print(typeset(parse_formula("G p(x)")))  # doctest: +NORMALIZE_WHITESPACE
@@ -46,7 +46,7 @@ def typeset(formula: f.Syntax) -> str:
 
 
 def _variables(formula: f.Syntax) -> set[str]:
-    """The names that quantifiers bind."""
+    """Return the names that quantifiers bind."""
     bound: list[f.Binder | f.Paired] = []
     for node in postorder(formula):
         if isinstance(node, f.Forall | f.Exists):
@@ -56,7 +56,7 @@ def _variables(formula: f.Syntax) -> set[str]:
 
 def _pieces(text: str, variables: set[str]) -> list[str]:
     pieces = []
-    gap = True  # whether a blank that comes now is kept
+    gap = True  # whether to keep the next blank
     for token in _TOKEN.finditer(text):
         kind, piece = str(token.lastgroup), token[0]
         if kind == "rest" and piece.isspace():
@@ -73,7 +73,7 @@ def _pieces(text: str, variables: set[str]) -> list[str]:
 
 
 def _piece(kind: str, piece: str, after: str, variables: set[str]) -> str:
-    """One token; a name before a parenthesis is no variable."""
+    """Return one token as HTML; a name before a parenthesis is not a variable."""
     if kind == "bound":
         inner = piece[1:-1].replace("<=", "≤").replace(">=", "≥")
         return f"<sub>{escape(inner)}</sub>"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fotltn.analysis.audit_data import Audit, AxiomAudit
     from fotltn.analysis.metrics import PredicateReport, Report, Scores
 
-#: How often test facts are drawn again, and of how many facts in all draws there are at most.
+#: How often test facts are resampled, and the most facts to draw in total.
 _DRAWS, _FACTS = 400, 20_000_000
 
 #: The most predicates, and the most things to do, that a report names.
@@ -26,22 +26,22 @@ _MOST = 5
 
 @dataclass(frozen=True, slots=True)
 class ScoreInterval(Record):
-    """A score, and between which values it lies in 95 of 100 draws of the test facts."""
+    """A score, with its range in 95 of 100 resamples of the test facts."""
 
     value: float
     low: float
     high: float
 
     def __str__(self) -> str:
-        """The score with its interval."""
+        """Return the score with its interval."""
         return f"{number(self.value)} (95 % interval: {number(self.low)} to {number(self.high)})"
 
 
 def mean_pr_auc(scores: Scores, seed: int = 0) -> ScoreInterval | None:
-    """The mean PR-AUC with an interval from drawing test facts again, predicate by predicate.
+    """Return the mean PR-AUC with an interval, by resampling test facts of each predicate.
 
-    Facts are drawn as if they were independent; where they are not, the interval is too narrow.
-    None if no predicate has both true and false test facts.
+    Facts are resampled as if they were independent; if they are not, the interval is too narrow.
+    Returns None if no predicate has both true and false test facts.
     """
     pairs = [
         (np.asarray(truth, dtype=float), np.asarray(score, dtype=float))
@@ -70,7 +70,7 @@ def mean_pr_auc(scores: Scores, seed: int = 0) -> ScoreInterval | None:
 def verdict(
     metrics: Report | None, interval: ScoreInterval | None, audit: Audit | None
 ) -> tuple[str, ...]:
-    """What there is to say first, sentence by sentence."""
+    """Return the verdict, sentence by sentence."""
     return (*_predictions(metrics, interval), *_axioms(audit))
 
 
@@ -94,7 +94,7 @@ def _predictions(metrics: Report | None, interval: ScoreInterval | None) -> list
 
 
 def _weakest(judged: Mapping[str, PredicateReport]) -> str:
-    """The predicates that score below guessing, or else the one that improves least on it."""
+    """Return the predicates that score below guessing, or else the one that improves least."""
     gains = {name: one.pr_auc.value - one.chance.value for name, one in judged.items()}
     scores = {name: (number(a.pr_auc.value), number(a.chance.value)) for name, a in judged.items()}
     first, *others = sorted(gains, key=lambda name: (gains[name], name))
@@ -129,20 +129,20 @@ def _axioms(audit: Audit | None) -> list[str]:
     ]
 
 
-#: From this gain over guessing on, and up to this calibration error, predictions need no remark.
+#: Predictions with a larger gain over guessing and a smaller calibration error need no advice.
 _GAIN, _OFF = 0.1, 0.1
 
 
 def advice(
     metrics: Report | None, audit: Audit | None, worst: Mapping[str, str], place: str = "below"
 ) -> tuple[str, ...]:
-    """What to do next, what matters most first.
+    """Return what to do next, the most important first.
 
     Args:
-        metrics: of predictions of test facts.
-        audit: of the axioms.
-        worst: for violated axioms, where they are worst, in words.
-        place: where the warnings about axioms are, in words.
+        metrics: the metrics on test facts.
+        audit: the audit of the axioms.
+        worst: the worst cells of violated axioms, in words.
+        place: the place of the warnings about axioms, in words.
     """
     steps: list[str] = []
     violated = [] if audit is None else [a for a in by_attention(audit.axioms) if a.name in worst]
@@ -174,14 +174,14 @@ def _about_predictions(metrics: Report) -> list[str]:
     off = [n for n, one in metrics.predicates.items() if one.ece.defined and one.ece.value > _OFF]
     if off:
         steps.append(
-            f"Do not read degrees of {listed(off)} as probabilities: they are more than "
-            f"{number(_OFF, 1)} off."
+            f"Do not read degrees of {listed(off)} as probabilities: they are off by "
+            f"more than {number(_OFF, 1)} on average."
         )
     return steps
 
 
 def by_attention(axioms: Sequence[AxiomAudit]) -> list[AxiomAudit]:
-    """Axioms that need attention first: hard and violated, violated, then by value."""
+    """Sort axioms by attention: hard and violated, violated, then by value."""
 
     def rank(one: AxiomAudit) -> tuple[object, ...]:
         wrong, rate = not one.on_model.holds, one.on_model.rate or 0.0

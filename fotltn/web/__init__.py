@@ -1,1 +1,1 @@
-"""The inspector: a local web page over a model, two of them, or a theory with facts."""
+"""The inspector: local web pages about a model, two models, or a theory with facts."""

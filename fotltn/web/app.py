@@ -1,4 +1,4 @@
-"""The application: addresses, the pages behind them, and what becomes of errors."""
+"""The application: addresses, their pages, and the answers to errors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fotltn.web.state import WebState
 
 PageMaker = Callable[[WebState, Request], Coroutine[Any, Any, Response]]
 
-#: The addresses, and what answers there.
+#: The addresses, and the function that answers each.
 PAGES: dict[str, PageMaker] = {
     "/": views.theory,
     "/axiom/{name}": views.axiom,
@@ -47,7 +47,7 @@ _log = logging.getLogger("fotltn.web")
 def application(
     state: WebState, rules: Rules, ready: Callable[[], None] | None = None
 ) -> Starlette:
-    """The application over a state, behind a guard; it says when it is ready."""
+    """Return the application over a state, behind a guard; `ready` is called when it is ready."""
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -66,14 +66,14 @@ def application(
         exception_handlers={HTTPException: _http_error},
         lifespan=lifespan,
     )
-    app.router.redirect_slashes = False  # an address is right, or it is told what is
+    app.router.redirect_slashes = False  # a wrong address gets an answer that names the right ones
     return app
 
 
 def _handler(
     state: WebState, make: PageMaker
 ) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-    """What makes a page, with errors answered by messages."""
+    """Wrap the function of a page, so that errors become messages."""
 
     async def handle(request: Request) -> Response:
         VISITOR.set(visitor_of(request))
@@ -88,21 +88,21 @@ def _handler(
         except Exception as error:
             if isinstance(error, MemoryError) or "allocate" in str(error):
                 return failure(request, 413, "this does not fit into memory")
-            _log.exception("an error of ours at %s", request.url.path)
+            _log.exception("internal error at %s", request.url.path)
             return failure(request, 500, "something went wrong here; the terminal says what")
 
     return handle
 
 
 async def _while_there(answering: Coroutine[Any, Any, Response], request: Request) -> Response:
-    """An answer, unless whoever asked goes away: then its work is given up."""
+    """Answer a request; cancel its work if the client disconnects."""
     answer = asyncio.create_task(answering)
     gone = asyncio.create_task(_gone(request))
     try:
         await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
         if answer.done():
             return answer.result()
-        return Response(status_code=499)  # which nobody reads
+        return Response(status_code=499)  # nobody reads this answer
     finally:
         answer.cancel()
         gone.cancel()
@@ -114,7 +114,7 @@ async def _gone(request: Request) -> None:
 
 
 def _pending(request: Request) -> Response:
-    """For who has waited long enough: the page asks again by itself."""
+    """Answer a client that has waited long enough: the page asks again by itself."""
     if wants(request) != "html":
         return failure(
             request, 202, "this is still being computed", "ask again in a moment",
@@ -132,7 +132,7 @@ async def _static(request: Request) -> Response:
 
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    message = {404: "there is no such page", 405: "pages are only read"}
+    message = {404: "there is no such page", 405: "pages can only be read"}
     hint = f"there are {', '.join(PAGES)}" if error.status_code == 404 else None
     return failure(
         request, error.status_code, message.get(error.status_code, error.detail), hint,

@@ -1,4 +1,4 @@
-"""What a typed formula may cost: bytes and operations, known before anything is computed."""
+"""The limits of a typed formula, in bytes and operations, checked before it is computed."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from fotltn.errors import LimitError
 from fotltn.evaluation import compile_for
 from fotltn.plan.cost import dense_cost
 
-#: The most operations; some seconds on one core.
+#: The most operations: some seconds on one core.
 MAX_OPERATIONS = 2 * 10**10
 
-#: From where on a formula waits for others of its kind; some tenths of a second.
+#: A formula with more operations waits for other long ones; some tenths of a second.
 HEAVY = 10**8
 
-_BYTES = 9  # of a cell of a heat map: its degree, its truth, and room to sort
+_BYTES = 9  # bytes per cell of a heat map: its degree, its truth, and space for sorting
 
 
 def check_cost(cells: Cells) -> int:
-    """The operations of a formula, unless its heat map would take too much memory or time.
+    """Return the operations of a formula; raise an error if its heat map would cost too much.
 
     Args:
-        cells: of the formula; its budget is for its values, and again for intermediate results.
+        cells: the cells of the formula; the budget applies to values and to intermediate results.
 
     Raises:
-        LimitError: with what it would need.
+        LimitError: the message says what the formula would need.
     """
     tables, number, budget = cells.tables, cells.rows * cells.columns, cells.view.budget
     if number * _BYTES > budget:
@@ -41,20 +41,20 @@ def check_cost(cells: Cells) -> int:
     if operations > MAX_OPERATIONS:
         raise LimitError(
             f"this formula needs about {operations:,} operations; at most {MAX_OPERATIONS:,} "
-            "are made for what is typed (fotltn ask and fotltn eval have no such limit)"
+            "are allowed for a typed formula (fotltn ask and fotltn eval have no such limit)"
         )
     return operations
 
 
 def _operations(cells: Cells) -> int:
-    """Those of degrees by the engine, and those of truth by the dense evaluator.
+    """Count the operations of the engine for degrees, and of the dense evaluator for truth.
 
     Raises:
         LimitError: the engine's intermediate results need more than the budget.
     """
     tables, semantics = cells.tables, cells.semantics
     sizes, parts = sizes_of(tables, tables.dtype), 1
-    if cells.axes:  # a heat map is computed a part of the first axis at a time
+    if cells.axes:  # a heat map is computed in parts of the first axis
         size, width = cells.sizes[0], places_at_once(cells.axes, tables)
         if width < size:
             sizes, parts = sizes.cut(cells.axes[0], width), -(-size // width)

@@ -1,4 +1,4 @@
-"""The page of two side by side: axioms, predicates, and where their predictions differ."""
+"""The page that compares two: axioms, predicates, and where their predictions differ."""
 
 from __future__ import annotations
 
@@ -21,11 +21,13 @@ from fotltn.web.visit import Visit
 
 
 async def compare(state: WebState, request: Request) -> Response:
-    """Two that are inspected, axiom by axiom and predicate by predicate."""
+    """Compare two, axiom by axiom and predicate by predicate."""
     visit = Visit(state, request)
     if len(state.sides) != 2:
         raise RefusedError(
-            404, "there is nothing to compare with", "start with two: fotltn inspect MODEL OTHER"
+            404,
+            "there is nothing to compare with",
+            "start the inspector with two models: fotltn inspect MODEL OTHER",
         )
     sources = axiom_sources(state)
     known = [s.view.theory.signature.predicates for s in state.sides]
@@ -41,31 +43,34 @@ async def compare(state: WebState, request: Request) -> Response:
 
 
 def _odd(state: WebState) -> list[str]:
-    """Why numbers of the two do not mean the same."""
+    """Return reasons why numbers of the two are not comparable."""
     one, other = (side.view for side in state.sides)
     warnings = []
     if one.semantics != other.semantics:
         warnings.append(
-            "The two have different semantics, so that their values of axioms do not mean the "
-            "same; --semantics and --p look at both with one."
+            "The two have different semantics, so their values of axioms are not "
+            "comparable; --semantics and --p evaluate both with the same semantics."
         )
     if (one.rule, one.end) != (other.rule, other.end):
         warnings.append(
-            "The two decide differently what is true, or what the end of a trace means, so that "
-            "their shares of violations do not mean the same; --threshold and --end set one rule."
+            "The two have different thresholds, or treat the ends of traces "
+            "differently, so their shares of violations are not comparable; "
+            "--threshold and --end set one rule for both."
         )
     if not _same_labels(*(None if s.model is None else s.model.world.test for s in state.sides)):
-        warnings.append("The two are tested on different facts, so that scores are not comparable.")
+        warnings.append(
+            "The two are tested on different facts, so their scores are not comparable."
+        )
     if not state.comparable:
         warnings.append(
-            "The two are not about the same traces, entities and times, so that only their values "
-            "can be compared."
+            "The two are about different traces, entities or times, so only their "
+            "values can be compared."
         )
     return warnings
 
 
 def _same_labels(one: Labels | None, other: Labels | None) -> bool:
-    """Whether labels say the same of the same facts."""
+    """Return whether two sets of labels are equal."""
     if one is None or other is None:
         return one is other
     return one.index.keys() == other.index.keys() and all(

@@ -1,4 +1,4 @@
-"""Connections: those that ask nothing are closed, so that they keep nobody out."""
+"""Close connections that send no requests, so that they do not block others."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-#: Seconds after which a connection is closed that has not sent a request.
+#: Seconds after which a connection without a request is closed.
 SILENCE = 20.0
 
-#: Connections that are open at once; beyond it, the one that is idle for longest is closed.
+#: The most open connections; with more, the one that has been idle longest is closed.
 MAX_CONNECTIONS = 512
 
 
 class Connection(H11Protocol):
-    """A connection that is closed if nothing is asked on it."""
+    """A connection that is closed if it sends no request."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin, and make room if there are too many."""
+        """Register the connection, and close another if there are too many."""
         super().connection_made(transport)
         self.since = self.loop.time()
         self.loop.call_later(SILENCE, self._close_if_silent)
@@ -29,19 +29,19 @@ class Connection(H11Protocol):
                 min(idle, key=lambda one: (not one.silent, one.since)).transport.close()
 
     def data_received(self, data: bytes) -> None:
-        """Read what is sent."""
+        """Read data from the client."""
         self.since = self.loop.time()
         super().data_received(data)
 
     @property
     def silent(self) -> bool:
-        """Whether it has not sent a request yet."""
+        """Whether the connection has not sent a request yet."""
         cycle: Any = self.cycle
         return cycle is None
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is being answered on it."""
+        """Whether no request of the connection is being answered."""
         return self.silent or self.cycle.response_complete
 
     def _close_if_silent(self) -> None:

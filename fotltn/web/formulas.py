@@ -1,4 +1,4 @@
-"""The page of a formula that is typed: what is wrong with it, or its value and heat map."""
+"""The page of a typed formula: its errors, or its value and heat map."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from fotltn.web.state import WebState
 from fotltn.web.views import CELL, about, cell_page, predicates
 from fotltn.web.visit import MAX_FORMULA, Visit, listing
 
-#: What can be asked for: the value first, or all at once.
+#: The parts that a client can ask for: the value first, or everything at once.
 PARTS = ("value", "all")
 
 #: The orders of rows: the lowest degrees first, or by name.
 SORTS = ("violation", "name")
 
-#: What buttons insert, and what it means, by groups.
+#: The text that each button inserts, and its meaning, by group.
 OPERATORS = {
     "Quantifiers and connectives": (
         ("forall x. ", "for every entity"), ("exists x. ", "for some entity"), ("!", "not"),
@@ -47,7 +47,7 @@ OPERATORS = {
 
 
 def _vocabulary(theory: CheckedTheory) -> list[str]:
-    """What can be completed: predicates with their brackets, functions, and constants."""
+    """Return the words to complete: predicates with their brackets, functions, and constants."""
     signature = theory.signature
     called = [f"{n}(" if d.sorts else n for n, d in signature.predicates.items()]
     called += [f"{name}(" for name in signature.functions]
@@ -59,9 +59,9 @@ def _text(visit: Visit) -> str:
 
 
 async def formula(state: WebState, request: Request) -> Response:
-    """A formula: its messages, or its value, heat map and rows.
+    """Answer with a formula's messages, or with its value, heat map and rows.
 
-    A page with messages is a page like others; for machines, messages are an error.
+    In JSON, messages are an error; as HTML, they are an ordinary page.
     """
     known = ("text", "model", "trace", "sort", "find", "from", "count", "part")
     visit = Visit(state, request, known)
@@ -69,7 +69,7 @@ async def formula(state: WebState, request: Request) -> Response:
     value_only = visit.choice("part", PARTS, "all") == "value" and form != "bytes"
     if not text:
         if form != "html":
-            raise RefusedError(400, "there is no formula", "give one as 'text'")
+            raise RefusedError(400, "there is no formula", "pass one as 'text'")
         return _page(visit, {"text": ""})
     try:
         typed = await state.check(visit.side, text)
@@ -80,7 +80,7 @@ async def formula(state: WebState, request: Request) -> Response:
             return failed(request, error)
         return _page(visit, {"text": text, "messages": error.diagnostics})
     shown = Markup(typeset(typed.syntax))
-    if seen is None:  # the value alone, which is there before the heat map
+    if seen is None:  # the value alone, which is ready before the heat map
         content = {"text": text, "model": visit.inspected.name, "value": value}
         if form == "json":
             return answer(request, "formula.html", content)
@@ -111,7 +111,7 @@ async def formula(state: WebState, request: Request) -> Response:
 
 
 def _page(visit: Visit, content: dict[str, Any]) -> Response:
-    """The form, and below it what there is to say of a formula."""
+    """Return the form, and below it the results for a formula."""
     theory = visit.inspected.view.theory
     messages = content.get("messages", ())
     spans = [(d.span.start, d.span.end) for d in messages if d.span is not None]
@@ -134,11 +134,11 @@ def _page(visit: Visit, content: dict[str, Any]) -> Response:
 
 
 async def formula_cell(state: WebState, request: Request) -> Response:
-    """A cell of a typed formula: why it has its value."""
+    """Explain the value of a cell of a typed formula."""
     visit = Visit(state, request, ("text", *CELL), bound=True)
     text = _text(visit)
     if not text:
-        raise RefusedError(400, "there is no formula", "give one as 'text'")
+        raise RefusedError(400, "there is no formula", "pass one as 'text'")
     typed = await state.check(visit.side, text)
     seen = await state.mapped(typed)
     params = {"text": text, **visit.same}

@@ -1,10 +1,10 @@
-"""Jobs beside the server: threads with a limit, and results that are kept under a limit.
+"""Jobs beside the server: a limited number of threads, and a cache of limited size.
 
-A handler never computes by itself. It asks for a result by a key: one that is kept is there at
-once, one that is being computed is waited for, and another one is computed in a thread. Who waits
-too long is told to come back. What people type has threads of its own, so that a long formula
-holds up nobody who only reads; visitors take turns; and what nobody waits for any more is dropped,
-or stopped if it runs.
+A handler never computes by itself. It asks for a result by a key: a cached result comes at once, a
+running job is waited for, and any other result is computed in a thread. A client that waits too
+long is told to come back. Typed formulas have their own threads, so a long one does not delay
+visitors who only read. Visitors take turns. Work that nobody waits for any more is dropped, or
+stopped if it is running.
 """
 
 from __future__ import annotations
@@ -24,43 +24,43 @@ from fotltn.web.responses import RefusedError
 
 T = TypeVar("T")
 
-#: Seconds that an answer is waited for before a client is told to come back.
+#: Seconds to wait for a result before a client is told to come back.
 PATIENCE = 20.0
 
-#: Seconds after which a result is given up that nobody came back for.
+#: Seconds after which a result that nobody came back for is dropped.
 GRACE = 5.0
 
-#: Whom the work of a request is for.
+#: The visitor that the work of a request is for.
 VISITOR: ContextVar[str] = ContextVar("visitor", default="")
 
 
 class Lane(Enum):
-    """Threads for a kind of work: how many there are, and how many jobs of a visitor may wait."""
+    """The threads for one kind of work: their number, and how many jobs of a visitor may wait."""
 
     PAGES = (3, 256)
-    CHECKS = (1, 128)  # one thread, since each builds a parser of its own
+    CHECKS = (1, 128)  # one thread, because each thread builds its own parser
     TYPED = (2, 64)
-    HEAVY = (1, 32)  # what is typed and takes seconds
-    MAPS = (1, 64)  # heat maps of what is typed, which take longer than its values
+    HEAVY = (1, 32)  # typed formulas that take seconds
+    MAPS = (1, 64)  # heat maps of typed formulas, which take longer than values
     AHEAD = (1, 4096)
 
     @property
     def dropped(self) -> bool:
-        """Whether work is given up when nobody waits for it; pages will be asked for again."""
+        """Whether work that nobody waits for is dropped; pages will be requested again."""
         return self not in (Lane.PAGES, Lane.AHEAD)
 
 
-#: Jobs of all visitors that may wait in a lane, as a multiple of those of one.
+#: How many jobs of all visitors may wait in a lane, as a multiple of those of one visitor.
 _VISITORS = 8
 
 
 class PendingError(Exception):
-    """A result that takes longer than anybody should wait for; it will be there."""
+    """Raised if a result is not ready in time; it will be ready later."""
 
 
 @dataclass(eq=False)
 class _Job:
-    """What is to be computed, for whom, and how many wait for it."""
+    """Work to do, its visitor, and the number of clients that wait for it."""
 
     key: Hashable
     work: Callable[[], Any]
@@ -74,13 +74,13 @@ class _Job:
 
 
 class Jobs:
-    """Computes results in threads, each once, and keeps them."""
+    """Computes each result once, in threads, and caches results."""
 
     def __init__(self, room: int) -> None:
-        """Nothing is computed yet.
+        """Start without results.
 
         Args:
-            room: bytes of results that are kept; beyond it, the one unused for longest goes.
+            room: the size of the cache in bytes; the least recently used result is dropped first.
         """
         self.room = room
         self._results: OrderedDict[Hashable, tuple[Future[Any], int]] = OrderedDict()
@@ -103,11 +103,11 @@ class Jobs:
         lane: Lane = Lane.PAGES,
         patience: float = PATIENCE,
     ) -> T:
-        """The result of a job, kept under a key.
+        """Return the result of a job, cached under a key.
 
         Raises:
-            RefusedError: too many jobs wait already.
-            PendingError: it is not there yet.
+            RefusedError: too many jobs are already waiting.
+            PendingError: the result is not ready yet.
         """
         running, result = self._start(key, job, lane)
         if running is None or result.done():
@@ -133,11 +133,11 @@ class Jobs:
         return value
 
     def ahead(self, key: Hashable, job: Callable[[], Any], lane: Lane = Lane.AHEAD) -> None:
-        """Compute what will be asked for."""
+        """Compute a result before it is requested."""
         self._start(key, job, lane)
 
     def close(self) -> None:
-        """Begin nothing more; what runs is stopped, and not waited for."""
+        """Start no more jobs, and stop running ones without waiting."""
         with self._lock:
             for job in self._jobs.values():
                 job.unwanted = True
@@ -146,7 +146,7 @@ class Jobs:
 
     @property
     def open(self) -> int:
-        """How many jobs wait or run."""
+        """The number of jobs that wait or run."""
         return len(self._jobs)
 
     def _start(
@@ -177,7 +177,7 @@ class Jobs:
         return job, job.result
 
     def _next(self, lane: Lane) -> None:
-        """Do the next job of a lane: visitors take turns."""
+        """Run the next job of a lane; visitors take turns."""
         job = self._taken(lane)
         if job is None:
             return
@@ -207,7 +207,7 @@ class Jobs:
         return None
 
     def _drop(self, job: _Job, asked: int) -> None:
-        """Give up what nobody waits for, unless it was asked for again."""
+        """Drop a job that nobody waits for, unless it was requested again."""
         with self._lock:
             if job.waiting or job.asked > asked or not job.lane.dropped or job.result.done():
                 return
@@ -216,7 +216,7 @@ class Jobs:
                 self._end(job)
 
     def _end(self, job: _Job) -> None:
-        """A job is done, or will not be."""
+        """Record that a job has ended or was dropped."""
         with self._lock:
             if self._jobs.get(job.key) is job:
                 del self._jobs[job.key]

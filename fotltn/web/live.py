@@ -1,4 +1,4 @@
-"""A page that follows a running watch, from the folder of its state."""
+"""The page of a running watch, which follows the folder of its state."""
 
 from __future__ import annotations
 
@@ -23,28 +23,30 @@ from fotltn.web.responses import answer, failure, static_response
 from fotltn.web.security import Guard, Rules
 
 _TOLD = 100  # alarms that are shown
-_BUCKETS = 60  # of the timeline, at most
-_QUIET = 60.0  # seconds after which the page says that nothing was written
-_AT_ONCE = 1 << 22  # bytes of events that are read in one go
+_BUCKETS = 60  # the most buckets of the timeline
+_QUIET = 60.0  # seconds without new events, after which the page says so
+_AT_ONCE = 1 << 22  # bytes of events to read at once
 
 
 class Followed:
-    """What a watch has written so far: its alarms, and how many there were over time.
+    """The alarms that a watch has written so far, and their number over time.
 
     Attributes:
-        width: how many steps a bucket of the timeline has.
-        counts: of each axiom, the violations in each bucket.
+        width: the number of steps per bucket of the timeline.
+        counts: the number of violations in each bucket, by axiom.
         alarms: the last violations, newest first.
     """
 
     def __init__(self, folder: Path) -> None:
-        """Begin at the first event.
+        """Start at the first event.
 
         Raises:
-            DataError: no watch has written there.
+            DataError: the folder is not that of a watch.
         """
         if not is_state(folder):
-            raise DataError(f"'{folder}' is no folder of a watch: fotltn watch --state makes one")
+            raise DataError(
+                f"'{folder}' is not the folder of a watch; fotltn watch --state creates one"
+            )
         self.folder = folder
         self._restart()
 
@@ -54,7 +56,7 @@ class Followed:
         self.alarms: deque[dict[str, Any]] = deque(maxlen=_TOLD)
 
     def read(self) -> None:
-        """Take in what was written since; a file that begins anew is read anew."""
+        """Read new events; a file that starts over is read again."""
         path = self.folder / "events.jsonl"
         with contextlib.suppress(OSError), path.open("rb") as file:
             if file.seek(0, 2) < self.offset:
@@ -72,7 +74,7 @@ class Followed:
     def _take(self, line: bytes) -> None:
         try:
             event = read_json(line)
-        except JsonError:  # it was damaged since
+        except JsonError:  # damaged in the meantime
             return
         if not isinstance(event, dict) or event.get("event") != "violation":
             return
@@ -89,7 +91,7 @@ class Followed:
         by_bucket[bucket] = by_bucket.get(bucket, 0) + 1
 
     def content(self) -> dict[str, Any]:
-        """What the page shows."""
+        """Return the content of the page."""
         self.read()
         now: dict[str, Any] = {}
         quiet = None
@@ -112,14 +114,14 @@ class Followed:
 
 
 def is_state(folder: Path) -> bool:
-    """Whether a folder is of a watch."""
+    """Return whether a folder is the state of a watch."""
     return (folder / "events.jsonl").is_file()
 
 
 def live_application(
     followed: Followed, rules: Rules, ready: Callable[[], None] | None = None
 ) -> Starlette:
-    """The application of the page, behind a guard; it says when it is ready."""
+    """Return the application of the page, behind a guard; `ready` is called when it is ready."""
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -134,7 +136,7 @@ def live_application(
         return static_response(request)
 
     async def nowhere(request: Request, _: Exception) -> Response:
-        return failure(request, 404, "there is no such page", "there is one, /")
+        return failure(request, 404, "there is no such page", "the only page is /")
 
     return Starlette(
         routes=[Route("/", page), Route("/static/{name}", static)],

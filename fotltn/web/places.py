@@ -7,13 +7,13 @@ from typing import Any
 from fotltn.analysis.cells import Cells
 from fotltn.analysis.overview import Overview
 
-#: What an address says of a cell, beside the entities of its variables. A formula that has a
+#: The parameters of a cell's address, beside the entities of its variables. A formula with a
 #: variable of such a name is addressed by rows.
 WORDS = ("row", "time", "t", "trace", "model", "text", "change", "set", "format", "token")
 
 
 def where(cells: Cells, row: int, time: int | None = None) -> dict[str, Any]:
-    """The parameters that lead to a cell: `x=c10&y=p4&t=5`, and its trace if there are several."""
+    """Return the parameters of a cell: `x=c10&y=p4&t=5`, and its trace if there are several."""
     when = {"t": time if cells.columns > 1 else None}
     if set(WORDS) & set(cells.variables):
         return {"row": row, **when}
@@ -21,7 +21,7 @@ def where(cells: Cells, row: int, time: int | None = None) -> dict[str, Any]:
 
 
 def worst_place(seen: Overview) -> dict[str, object] | None:
-    """The worst cell of a formula: its row and time, what it is called, and what leads to it."""
+    """Return the worst cell of a formula: row, time, name, and address parameters."""
     cells, worst = seen.heat.cells, seen.standing.worst
     if worst is None:
         return None

@@ -18,12 +18,12 @@ from fotltn.web.views import predicates as listed_predicates
 from fotltn.web.visit import Visit, cell_at, listing, same
 from fotltn.web.worlds import beside, sampled, world_bytes
 
-#: What a heat map of a predicate can show.
+#: The contents that a heat map of a predicate can show.
 SHOWN = ("predictions", "labels", "world")
 
 
 async def predicates(state: WebState, request: Request) -> Response:
-    """All predicates, with how good their predictions are where that is known."""
+    """List all predicates, with the metrics of their predictions where known."""
     visit = Visit(state, request)
     reports = [await state.metrics(side) for side in range(len(state.sides))]
     entries = listed_predicates(state)
@@ -43,7 +43,7 @@ async def predicates(state: WebState, request: Request) -> Response:
 
 
 async def _tables(visit: Visit) -> dict[int, Predictions]:
-    """The predictions of whoever is looked at, and of the other one if both can be compared."""
+    """Return the predictions of one side, and of the other if both can be compared."""
     state, side, name = visit.state, visit.side, visit.name
     tables = {side: await state.table(side, name)}
     if state.comparable and name in state.sides[1 - side].view.theory.signature.predicates:
@@ -52,7 +52,7 @@ async def _tables(visit: Visit) -> dict[int, Predictions]:
 
 
 async def predicate(state: WebState, request: Request) -> Response:
-    """A predicate: its predictions and labels as heat maps, and as rows, the worst first."""
+    """Show a predicate: its predictions and labels as heat maps and as rows, the worst first."""
     known = ("model", "trace", "sort", "by", "find", "from", "count", "show", "world")
     visit = Visit(state, request, known)
     name, side = visit.name, visit.side
@@ -71,7 +71,7 @@ async def predicate(state: WebState, request: Request) -> Response:
         by_name[SHOWN[2]] = world_bytes(sampled(visit.inspected), name, world, table)
     if visit.form == "bytes":
         if show not in by_name:
-            raise RefusedError(400, "which world? there is none in the address", "add world=0")
+            raise RefusedError(400, "the address does not say which world to show", "add world=0")
         return rows.part(by_name[show])
     report = await state.metrics(side)
     measured = None if report is None else report.predicates.get(name)
@@ -117,28 +117,28 @@ async def predicate(state: WebState, request: Request) -> Response:
 
 
 def _posterior(visit: Visit) -> Posterior | None:
-    """The worlds of whoever is looked at, if the predicate is true or false in them."""
+    """Return the sampled worlds of one side, if they contain the predicate."""
     model = visit.inspected.model
     posterior = None if model is None else model.posterior
     return posterior if posterior is not None and visit.name in posterior.worlds else None
 
 
 def _world(visit: Visit) -> int | None:
-    """The number of the world that an address names.
+    """Return the number of the world that an address names.
 
     Raises:
-        RefusedError: there is none of that number.
+        RefusedError: there is no world of that number.
     """
     if visit.text("world") is None:
         return None
     posterior = _posterior(visit)
     if posterior is None:
-        raise RefusedError(404, f"no sampled world says anything of '{visit.name}'")
+        raise RefusedError(404, f"sampled worlds do not contain '{visit.name}'")
     return visit.number("world", 0, posterior.count - 1)
 
 
 def _row(table: Predictions, row: int) -> dict[str, Any]:
-    """A row with its degrees and labels over time."""
+    """Return a row with its degrees and labels over time."""
     values, labels = table.values[row].tolist(), table.labels[row].tolist()
     stated = [None if v == NO_BYTE else v / 254 for v in labels]
     truths = zip(values, table.truths[row].tolist(), strict=True)
@@ -161,7 +161,7 @@ def _row(table: Predictions, row: int) -> dict[str, Any]:
 
 
 async def predicate_row(state: WebState, request: Request) -> Response:
-    """One row of a predicate: predictions and labels over time."""
+    """Show one row of a predicate: predictions and labels over time."""
     visit = Visit(state, request, ("model", "row", "time", "t", "trace"), bound=True)
     name, side = visit.name, visit.side
     decl = state.predicate(side, name)

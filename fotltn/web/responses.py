@@ -18,7 +18,7 @@ from fotltn.errors import Diagnostic, FotError, LimitError
 from fotltn.format import finite
 from fotltn.reporting.html import templates
 
-#: What an answer can be.
+#: The formats of an answer.
 FORMATS = ("html", "json", "bytes")
 
 
@@ -26,16 +26,16 @@ class RefusedError(Exception):
     """A request that is answered with a message instead of content."""
 
     def __init__(self, status: int, message: str, hint: str | None = None) -> None:
-        """Keep what is said; the status is that of HTTP, 400 to 499."""
+        """Store the message, and the HTTP status, 400 to 499."""
         super().__init__(message)
         self.status, self.message, self.hint = status, message, hint
 
 
 def wants(request: Request) -> str:
-    """The form that a request asks for: by `?format=`, else by its header Accept.
+    """Return the format that a request asks for, by `?format=` or else by its header Accept.
 
     Raises:
-        RefusedError: there is no such form.
+        RefusedError: there is no such format.
     """
     asked = request.query_params.getlist("format")
     if len(asked) > 1 or (asked and asked[0] not in FORMATS):
@@ -49,19 +49,19 @@ def wants(request: Request) -> str:
 def answer(
     request: Request, page: str, content: Mapping[str, Any], more: Mapping[str, Any] | None = None
 ) -> Response:
-    """Content as a page, or as JSON.
+    """Return content as a page or as JSON.
 
     Args:
-        request: what is answered.
+        request: the request.
         page: the name of the template.
-        content: what both forms say.
-        more: what only the page needs.
+        content: the content of both formats.
+        more: further content that only the page needs.
     """
     form = wants(request)
     if form == "json":
         return JSONResponse({"ok": True, **finite(content)})
     if form == "bytes":
-        raise RefusedError(400, "this address has no bytes; 'format' is html or json")
+        raise RefusedError(400, "this address has no binary form; 'format' must be html or json")
     return HTMLResponse(render(page, {**content, **(more or {}), "request": request}))
 
 
@@ -73,7 +73,7 @@ def failure(
     diagnostics: Sequence[Diagnostic] = (),
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    """An error as a page, or as JSON; as JSON wherever the form itself is the error."""
+    """Return an error as a page or as JSON; as JSON if the format itself is wrong."""
     try:
         form = wants(request)
     except RefusedError:
@@ -87,7 +87,7 @@ def failure(
 
 
 def failed(request: Request, error: FotError) -> Response:
-    """The answer to a request whose input has errors."""
+    """Return the answer to a request with errors in its input."""
     status = 413 if isinstance(error, LimitError) else 400
     return failure(request, status, str(error), diagnostics=error.diagnostics)
 
@@ -96,7 +96,7 @@ def failed(request: Request, error: FotError) -> Response:
 
 
 def render(page: str, content: Mapping[str, Any]) -> str:
-    """A template filled in; all text is escaped."""
+    """Fill in a template; all text is escaped."""
     return _templates().get_template(page).render(content)
 
 
@@ -109,13 +109,13 @@ def _templates() -> jinja2.Environment:
 
 
 def query(values: Mapping[str, Any]) -> str:
-    """Parameters of an address; those without a value are left out, those with several repeated."""
+    """Build the query of an address; empty values are omitted, several values repeat the name."""
     stated = {k: v for k, v in values.items() if v is not None}
     return f"?{urlencode(stated, doseq=True)}" if stated else ""
 
 
 def bar(value: float | bool | None, width: float = 100) -> str:
-    """The length of a bar for a degree.
+    """Return the length of a bar for a degree.
 
     >>> bar(0.25)
     '25'
@@ -124,7 +124,7 @@ def bar(value: float | bool | None, width: float = 100) -> str:
 
 
 def steps(values: Sequence[float | None], width: float, height: float) -> str:
-    """The path of degrees over time, each held for one step; a gap where there is none.
+    """Return the SVG path of degrees over time, each held for one step, with gaps.
 
     >>> steps([1.0, 0.0], 20, 10)
     'M0 0H10V10H20'
@@ -142,7 +142,7 @@ def steps(values: Sequence[float | None], width: float, height: float) -> str:
 
 @cache
 def static_files() -> Mapping[str, tuple[bytes, str]]:
-    """The scripts and styles by name, with their kind; nothing else is ever served as a file."""
+    """Return scripts and styles by name, with their type; no other files are served."""
     files = {}
     for package, folder, name, kind in (
         ("fotltn.reporting", "pages", "style.css", "text/css"),
@@ -161,7 +161,7 @@ def static_files() -> Mapping[str, tuple[bytes, str]]:
 
 
 def static_response(request: Request) -> Response:
-    """The file that an address names, for browsers to keep: its address changes with it."""
+    """Return the file that an address names, to be cached: new content has a new address."""
     file = static_files().get(request.path_params["name"])
     if file is None:
         return failure(request, 404, "there is no such file")
@@ -172,7 +172,7 @@ def static_response(request: Request) -> Response:
 
 @cache
 def version() -> str:
-    """What tells these files from those of another version, so that browsers can keep them."""
+    """Return a hash of the files, so that browsers can cache them."""
     digest = hashlib.sha256()
     for content, _ in static_files().values():
         digest.update(content)

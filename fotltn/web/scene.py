@@ -1,4 +1,4 @@
-"""The page of a scene: entities with their facts at a time, moving, and what they violate."""
+"""The page of a scene: entities with their facts and violations, as they change over time."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ MAX_ENTITIES, MAX_NAMED = 60, 4
 #: The most times of a scene.
 MAX_TIMES = 2000
 
-#: A degree of 1 where degrees take two bytes; the number above it stands for none.
+#: A degree of 1, in two bytes; the next number stands for "no degree".
 _FINE = 2**16 - 2
 
-#: Functions that say where entities are on a plane.
+#: Functions that give the position of entities on a plane.
 PLANES = (("x", "y"), ("lon", "lat"), ("longitude", "latitude"))
 
 
 async def scene(state: WebState, request: Request) -> Response:
-    """The entities of a sort in a trace, over time."""
+    """Show the entities of a sort in a trace, over time."""
     visit = Visit(state, request, ("model", "trace", "sort", "predicate", "t", "find"))
     inspected, tables = visit.inspected, visit.inspected.view.tables
     sorts = [name for name, size in tables.sizes.items() if size and predicates_of(tables, name)]
     if not sorts:
-        raise RefusedError(404, "no predicate is about one entity alone: there is no scene")
+        raise RefusedError(404, "there is no scene, because no predicate has exactly one argument")
     sort = visit.choice("sort", sorts, sorts[0])
     predicates = predicates_of(tables, sort)
     moving = [name for name in predicates if not tables.signature.predicates[name].static]
@@ -81,7 +81,7 @@ async def scene(state: WebState, request: Request) -> Response:
 
 
 def predicates_of(tables: Tables, sort: str) -> list[str]:
-    """The predicates about one entity of a sort."""
+    """Return the predicates with one argument of a sort."""
     declared = tables.signature.predicates
     return [n for n in tables.predicates if n in declared and declared[n].sorts == (sort,)]
 
@@ -96,7 +96,7 @@ def content_of(
     find: str | None,
     stay: dict[str, Any],
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Entities, those with most violations first, what is violated when, and their degrees."""
+    """Return entities, those with most violations first, with violations over time and degrees."""
     wrong = torch.zeros(tables.sizes[sort], length, dtype=torch.long)
     named: list[list[dict[str, Any]]] = [[] for _ in range(length)]
     for name, one in seen.items():
@@ -126,7 +126,7 @@ def _degrees(tables: Tables, name: str, trace: int, chosen: Tensor, length: int)
 
 
 def _violations(seen: Overview, sort: str, trace: int, size: int, length: int) -> Tensor:
-    """How many violated cells each entity is bound in, with axes (entity, time)."""
+    """Count the violated cells in which each entity occurs, with axes (entity, time)."""
     cells, heat = seen.heat.cells, seen.heat
     wrong = torch.zeros(size, length, dtype=torch.long)
     rows, times = _violated(seen, trace, length)
@@ -142,7 +142,7 @@ def _violations(seen: Overview, sort: str, trace: int, size: int, length: int) -
 
 
 def _violated(seen: Overview, trace: int, length: int) -> tuple[Tensor, Tensor]:
-    """The rows and times of violated cells of a trace."""
+    """Return the rows and times of the violated cells of a trace."""
     each = max(1, seen.heat.cells.bindings)
     part = seen.heat.truth[trace * each : (trace + 1) * each, :length] == 0
     rows, times = part.nonzero().unbind(-1)
@@ -152,7 +152,7 @@ def _violated(seen: Overview, trace: int, length: int) -> tuple[Tensor, Tensor]:
 def _name(
     named: list[list[dict[str, Any]]], axiom: str, seen: Overview, trace: int, stay: dict[str, Any]
 ) -> None:
-    """Put some violated cells of an axiom to their times."""
+    """Add some violated cells of an axiom to the lists of their times."""
     if len(seen.heat.times) == 1:
         return
     rows, times = _violated(seen, trace, len(named))
@@ -166,7 +166,7 @@ def _name(
 def _plane(
     tables: Tables, sort: str, trace: int, chosen: Tensor, length: int
 ) -> list[list[list[float]]] | None:
-    """Where entities are, by functions that say so: for each time and entity, two numbers."""
+    """Return the positions of entities: two numbers for each time and entity."""
     pair = _plane_names(tables, sort)
     if pair is None:
         return None
@@ -179,7 +179,7 @@ def _plane(
 
 
 def _plane_names(tables: Tables, sort: str) -> tuple[str, str] | None:
-    """The functions that say where entities of a sort are."""
+    """Return the functions that give the positions of a sort's entities."""
     declared = tables.signature.functions
     for pair in PLANES:
         if all(n in declared and declared[n].sorts == (sort,) and declared[n].result == REAL
@@ -189,7 +189,7 @@ def _plane_names(tables: Tables, sort: str) -> tuple[str, str] | None:
 
 
 def _packed(drawn: dict[str, Any], degrees: dict[str, Tensor]) -> dict[str, Any]:
-    """What the script of the page plays, with axes (entity, time); degrees take two bytes."""
+    """Return the data that the page's script plays, with axes (entity, time), in two bytes each."""
 
     def packed(content: bytes) -> str:
         return base64.b64encode(content).decode()

@@ -1,8 +1,8 @@
-"""Who may ask: requests to this address, from this page or none, with the token. Others are told.
+"""Decide which requests are answered: those to this address, not from other sites, with the token.
 
-A page of another site can make a browser send requests here, and can point a name of its own at
-this machine. So a request must name the address that was bound, must not come from another site,
-and must know the token that the command printed.
+A page of another site can make a browser send requests here, and can point its own name at this
+machine. So a request must name the address that the server is bound to, must not come from another
+site, and must have the token that the command printed.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fotltn.web.responses import failure
 
-#: The longest path and query that are read, in bytes as they were sent.
+#: The longest path and query to read, in bytes.
 MAX_TARGET = 40_000
 
-#: Requests of those who know the token that are answered at once; others are told to come back.
+#: The most requests with a token to answer at once; further clients are told to come back.
 MAX_AT_ONCE = 256
 
-#: How the name of the cookie ends that tells browsers apart.
+#: The end of the name of the cookie that tells browsers apart.
 VISITOR = "-visitor"
 
 _POLICY = (
@@ -47,13 +47,13 @@ _HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What a request must fit.
+    """The requirements for a request.
 
     Args:
         hosts: the values that the header Host may have, with the port.
         token: what a client must know; None asks for nothing.
-        cookie: the name of the cookie that keeps the token. Cookies do not tell ports apart, so
-            the name does.
+        cookie: the name of the cookie with the token. Cookies are shared by all ports, so the name
+            includes the port.
     """
 
     hosts: frozenset[str]
@@ -62,10 +62,10 @@ class Rules:
 
 
 class Guard:
-    """Lets a request through to the application, or answers it with what is wrong."""
+    """Passes a request on to the application, or refuses it with a message."""
 
     def __init__(self, app: ASGIApp, rules: Rules) -> None:
-        """Stand before an application."""
+        """Guard an application."""
         self.app, self.rules = app, rules
         self.answering = 0
 
@@ -101,7 +101,7 @@ class Guard:
             self.answering -= 1
 
     def _refusal(self, request: Request) -> Response | None:
-        """What is wrong with a request, or nothing."""
+        """Return the refusal of a request, or None."""
         target = len(request.scope["raw_path"]) + len(request.scope["query_string"])
         hosts = request.headers.getlist("host")
         if len(hosts) != 1 or hosts[0].lower() not in self.rules.hosts:
@@ -112,12 +112,14 @@ class Guard:
         if (refused := self._from_elsewhere(request)) is not None:
             return refused
         if request.method not in ("GET", "HEAD"):
-            message = f"the method {request.method[:20]} is not allowed: pages are only read"
+            message = f"the method {request.method[:20]} is not allowed: pages can only be read"
             return failure(request, 405, message, headers={"allow": "GET, HEAD"})
         if request.headers.get("content-length", "0").strip("0") or (
             "transfer-encoding" in request.headers
         ):
-            return failure(request, 413, "a request has no body here; parameters are in the query")
+            return failure(
+                request, 413, "requests must not have a body; parameters belong in the query"
+            )
         if target > MAX_TARGET:
             message = f"the address has {target:,} bytes; at most {MAX_TARGET:,} are read"
             return failure(request, 414, message)
@@ -126,7 +128,7 @@ class Guard:
         return self._without_token(request, self.rules.token)
 
     def _from_elsewhere(self, request: Request) -> Response | None:
-        """Refuse what a page of another site, or of another port, made a browser send."""
+        """Refuse requests that a page of another site or port made a browser send."""
         ours = {f"http://{host}" for host in self.rules.hosts}
         origins = request.headers.getlist("origin")
         sites = request.headers.getlist("sec-fetch-site")
@@ -140,7 +142,7 @@ class Guard:
         return None
 
     def _without_token(self, request: Request, token: str) -> Response | None:
-        """Refuse who does not know the token; who brings it in the address keeps it in a cookie."""
+        """Refuse clients without the token; a token in the address becomes a cookie."""
         asked = request.query_params.getlist("token")
         if asked:
             if len(asked) > 1 or not _same(asked[0], token):
@@ -149,7 +151,7 @@ class Guard:
             path = "/" + request.url.path.lstrip("/")  # `//host` would be another host
             redirected = RedirectResponse(path + (f"?{urlencode(rest)}" if rest else ""), 303)
             redirected.set_cookie(self.rules.cookie, token, httponly=True, samesite="strict")
-            name = f"{self.rules.cookie}{VISITOR}"  # who takes turns with others
+            name = f"{self.rules.cookie}{VISITOR}"  # identifies the visitor, for taking turns
             redirected.set_cookie(name, secrets.token_urlsafe(9), httponly=True, samesite="strict")
             return redirected
         kind, _, sent = request.headers.get("authorization", "").partition(" ")
@@ -168,7 +170,7 @@ class Guard:
 
 
 def visitor_of(request: Request) -> str:
-    """What tells the work of one visitor from that of others: a browser, or a client's machine."""
+    """Return what identifies a visitor: a browser, or a client's machine."""
     known = [v for name, v in request.cookies.items() if name.endswith(VISITOR)]
     peer = "" if request.client is None else request.client.host
     return " ".join([peer, *known])

@@ -1,4 +1,4 @@
-"""The server: a port that is ours before anything is printed, and an end that is clean."""
+"""The server: it takes a port before it prints anything, and shuts down cleanly."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from fotltn.web.state import WebState
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a server listens.
+    """The address at which a server listens.
 
     Args:
-        host: the address or name, as it stands in a URL.
+        host: the address or name, as in a URL.
         port: the port.
         token: what clients must know; None if nothing.
     """
@@ -40,13 +40,13 @@ class Address:
 
     @property
     def url(self) -> str:
-        """What a browser opens first; the token in it becomes a cookie."""
+        """The URL to open first; its token becomes a cookie."""
         token = "" if self.token is None else f"?token={self.token}"
         return f"http://{self.host}:{self.port}/{token}"
 
     @property
     def rules(self) -> Rules:
-        """What requests must fit. This machine may also be called `localhost`."""
+        """The requirements for requests. This machine may also be called `localhost`."""
         names = {self.host, "localhost"} if _loopback(self.host) else {self.host}
         hosts = {f"{name.lower()}:{self.port}" for name in names}
         if self.port == 80:
@@ -55,15 +55,15 @@ class Address:
 
 
 def new_token() -> str:
-    """A token that nobody guesses."""
+    """Return a token that nobody can guess."""
     return secrets.token_urlsafe(24)
 
 
 def listen(host: str, port: int | None, token: str | None) -> tuple[socket.socket, Address]:
-    """Take a port, a free one if none is given.
+    """Open a port, by default a free one.
 
     Raises:
-        DataError: the address is none of this machine's, or the port is taken.
+        DataError: the address is not one of this machine, or the port is taken.
     """
     if host in ("0.0.0.0", "::", ""):
         raise DataError(
@@ -93,12 +93,12 @@ def listen(host: str, port: int | None, token: str | None) -> tuple[socket.socke
 def server(
     state: WebState, address: Address, *, ready: Callable[[], None] | None = None
 ) -> uvicorn.Server:
-    """A server of pages, which `run` starts on a port that was taken.
+    """Return a server of pages, which `run` starts on an open port.
 
     Args:
         state: what is inspected.
-        address: where requests come to.
-        ready: called when requests are about to be answered.
+        address: the address of the server.
+        ready: a function to call just before requests are answered.
     """
     return _server(application(state, address.rules, ready))
 
@@ -122,10 +122,10 @@ def serve(
     budget: int = 2**30,
     ready: Callable[[WebState, Address], None],
 ) -> None:
-    """Serve pages until it is stopped.
+    """Serve pages until the server is stopped.
 
     Args:
-        sides: reads whoever is inspected, once a port is taken.
+        sides: a function that reads the models or facts, after the port was opened.
         host: the address, as browsers will name it.
         port: the port; without, a free one.
         token: what clients must know; None if nothing.
@@ -133,20 +133,20 @@ def serve(
         ready: called when requests are answered.
 
     Raises:
-        DataError: the port is taken, or what is to be inspected cannot be read.
+        DataError: the port is taken, or the models or facts cannot be read.
     """
     taken, address = listen(host, port, token)
     with taken:
         state = WebState(sides(), budget=budget)
         state.warm()
-        gc.freeze()  # what is loaded stays, so no collection has to look through it again
+        gc.freeze()  # loaded data stay, so garbage collection can skip them
         server(state, address, ready=lambda: ready(state, address)).run(sockets=[taken])
 
 
 def live_server(
     followed: Followed, address: Address, *, ready: Callable[[], None] | None = None
 ) -> uvicorn.Server:
-    """A server of the page of a running watch, likewise."""
+    """Return a server of the page of a running watch."""
     return _server(live_application(followed, address.rules, ready))
 
 
@@ -158,7 +158,7 @@ def serve_watch(
     token: str | None,
     ready: Callable[[Address], None],
 ) -> None:
-    """Serve the page of a watch, from the folder of its state, until it is stopped.
+    """Serve the page of a watch, from the folder of its state, until the server is stopped.
 
     Args:
         folder: the folder.
@@ -168,7 +168,7 @@ def serve_watch(
         ready: called when requests are answered.
 
     Raises:
-        DataError: the port is taken, or no watch has written there.
+        DataError: the port is taken, or the folder is not that of a watch.
     """
     followed = Followed(folder)
     taken, address = listen(host, port, token)
@@ -177,7 +177,7 @@ def serve_watch(
 
 
 def open_browser(url: str) -> None:
-    """Show a page in the user's browser, if there is one; it is not waited for."""
+    """Open a page in the user's browser, if there is one, without waiting for it."""
     threading.Thread(target=webbrowser.open, args=(url, 2), daemon=True).start()
 
 

@@ -1,4 +1,4 @@
-"""The sides of a page: views of a model's predictions, or of facts as they are stated."""
+"""The sides of a page: views of a model's predictions, or of stated facts."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from fotltn.syntax.load import load_theory
 
 
 class Side(NamedTuple):
-    """Whatever is inspected.
+    """A model, or a theory with facts, to inspect.
 
     Args:
-        name: what pages call it.
-        view: the theory and the tables, and how they are read.
-        model: the model that the tables are of, if they are.
+        name: the name on pages.
+        view: the theory over its tables, with how both are read.
+        model: the model whose predictions the tables are, if any.
     """
 
     name: str
@@ -29,22 +29,22 @@ class Side(NamedTuple):
     model: Model | None = None
 
     def under(self, **other: Any) -> Side:
-        """The same, read otherwise, as of `View.under`."""
+        """Return the side with other semantics or thresholds, as in `View.under`."""
         return self._replace(view=self.view.under(**other))
 
     @property
     def warnings(self) -> tuple[Diagnostic, ...]:
-        """What is odd in the theory, in the data, and in how predictions were made."""
+        """Warnings about the theory, the data and the predictions."""
         return (*self.view.theory.warnings, *self.view.warnings)
 
     def same_world(self, other: Side) -> bool:
-        """Whether both are about the same traces, entities and times, in the same order."""
+        """Return whether both have the same traces, entities and times, in the same order."""
         mine, theirs = self.view.tables, other.view.tables
         return mine.names == theirs.names and mine.lengths.tolist() == theirs.lengths.tolist()
 
 
 def side_of(model: Model | Path, data: Sequence[Path] = ()) -> Side:
-    """A model, or the model of a folder or a project, over new data if there are some.
+    """Return the side of a model, a model's folder or a project, over new data if given.
 
     Raises:
         FotError: there is no model, it cannot be read, or the data do not fit.
@@ -57,7 +57,7 @@ def side_of(model: Model | Path, data: Sequence[Path] = ()) -> Side:
 def side_of_facts(
     theory: Path, facts: Sequence[Path], *, horizon: int | None = None, clock: Clock | None = None
 ) -> Side:
-    """Facts as they are stated; what no fact states is false.
+    """Return the side of stated facts; facts that are not stated are false.
 
     Raises:
         FotError: the theory or a file has errors.

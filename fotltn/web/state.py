@@ -1,4 +1,4 @@
-"""What pages are made from: whoever is inspected, and what was computed about them."""
+"""The state behind the pages: the sides, and what was computed about them."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ from fotltn.web.sides import Side
 
 T = TypeVar("T")
 
-#: Facts that would change a cell most, as many as are shown.
+#: How many of the facts that would change a cell most are shown.
 INFLUENCES = 8
 
-#: Up to so many cells, all are evaluated anew where facts are changed.
+#: After changes of facts, an axiom of at most this many cells is evaluated completely.
 FEW = 2**16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Typed:
-    """A formula that somebody typed about one side: its text, and what it was read as."""
+    """A typed formula about one side: its text, and the checked formula."""
 
     text: str
     side: int
@@ -56,16 +56,16 @@ class Typed:
 
 
 class WebState:
-    """One or two that are inspected, and the work about them.
+    """One or two sides, and the work about them.
 
     Args:
-        sides: whoever is inspected.
-        budget: bytes that a typed formula may take.
-        room: bytes of results that are kept.
+        sides: the models or facts to inspect.
+        budget: the bytes that a typed formula may use.
+        room: the size of the cache of results, in bytes.
     """
 
     def __init__(self, sides: Sequence[Side], *, budget: int, room: int = 2**30) -> None:
-        """Nothing is computed yet."""
+        """Start without results."""
         self.sides, self.budget = tuple(sides), budget
         self.jobs = Jobs(room)
         self.standings: dict[tuple[int, str], Standing | str] = {}
@@ -73,12 +73,12 @@ class WebState:
         self._last: tuple[tuple[int, tuple[Change, ...]], Tables] | None = None
 
     def warm(self) -> None:
-        """Evaluate something small, so that what evaluation needs is loaded before it is needed."""
+        """Evaluate something small, so that all modules for evaluation are loaded early."""
         for side in self.sides:
             side.view.degrees({"": c.Truth(True)})
 
     def start(self) -> None:
-        """Begin with what the first page needs."""
+        """Start to compute what the first page needs."""
         for side, inspected in enumerate(self.sides):
             for axiom in inspected.view.theory.axioms:
                 self._ahead(self._see, side, axiom.name)
@@ -95,31 +95,31 @@ class WebState:
         lane: Lane = Lane.PAGES,
         patience: float = PATIENCE,
     ) -> T:
-        """What a method gives for arguments, computed once."""
+        """Return the result of a method, computed once per arguments."""
         key = (job.__name__, *args)
         return await self.jobs.get(key, partial(job, *args), lane=lane, patience=patience)
 
     def _ahead(self, job: Callable[..., object], *args: Hashable, lane: Lane = Lane.AHEAD) -> None:
-        """The same before it is asked for."""
+        """Compute the result of a method before it is requested."""
         self.jobs.ahead((job.__name__, *args), partial(job, *args), lane)
 
     @property
     def comparable(self) -> bool:
-        """Whether there are two, about the same traces and entities."""
+        """Whether there are two sides with the same traces and entities."""
         return len(self.sides) == 2 and self.sides[0].same_world(self.sides[1])
 
     # --- names --------------------------------------------------------------------------------
 
     def axiom(self, side: int, name: str) -> CheckedAxiom:
-        """An axiom by name."""
+        """Return an axiom by name."""
         return _called(name, {a.name: a for a in self.sides[side].view.theory.axioms}, "axiom")
 
     def predicate(self, side: int, name: str) -> PredicateDecl:
-        """A predicate by name."""
+        """Return a predicate by name."""
         return _called(name, self.sides[side].view.theory.signature.predicates, "predicate")
 
     def shared(self, name: str) -> bool:
-        """Whether two that can be compared have the same axiom of a name."""
+        """Return whether two comparable sides have the same axiom under a name."""
         sources = [a.source for s in self.sides for a in s.view.theory.axioms if a.name == name]
         return self.comparable and len(sources) == 2 and sources[0] == sources[1]
 
@@ -128,12 +128,12 @@ class WebState:
     async def seen(
         self, side: int, name: str, *, lane: Lane = Lane.PAGES, patience: float = PATIENCE
     ) -> Overview:
-        """The heat map of an axiom."""
+        """Return the heat map of an axiom."""
         self.axiom(side, name)
         return await self._get(self._see, side, name, lane=lane, patience=patience)
 
     async def apart(self, name: str) -> Tensor:
-        """The rows of an axiom by how far two differ."""
+        """Return the rows of an axiom, by how far the two sides differ."""
         one, other = await self.seen(0, name), await self.seen(1, name)
         return await self.jobs.get(("apart", name), lambda: one.heat.apart(other.heat))
 
@@ -149,7 +149,7 @@ class WebState:
         return seen
 
     async def row_of(self, side: int, seen: Overview, words: tuple[str, ...], row: int) -> Overview:
-        """One binding of a formula that has too many to show."""
+        """Return one binding of a formula that has too many to show."""
         assert seen.every is not None
         every = seen.every
         numbers = every.cell(row, 0).numbers
@@ -169,17 +169,17 @@ class WebState:
         fixed: bool,
         changes: tuple[Change, ...] = (),
     ) -> Explanation:
-        """Why a cell has its value.
+        """Explain the value of a cell.
 
         Args:
-            side: whoever is looked at.
-            seen: the heat map that it is of.
-            words: what tells this heat map from others: the name of an axiom and its text, or the
-                text of a typed formula.
+            side: the side.
+            seen: the heat map of the cell.
+            words: a key of the heat map: the name of an axiom and its text, or the text of a typed
+                formula.
             row: the row of the cell.
-            time: its time.
-            fixed: whether only what is learned may be changed.
-            changes: facts that have other degrees.
+            time: the time of the cell.
+            fixed: whether only learned facts may change.
+            changes: facts with other degrees.
         """
         cells = seen.heat.cells
         unchanged = self.sides[side].view.fixed if fixed else ()
@@ -192,7 +192,7 @@ class WebState:
         )
 
     def touched(self, side: int, changes: Sequence[Change]) -> list[str]:
-        """The axioms that changes can reach."""
+        """Return the axioms that changes can affect."""
         view = self.sides[side].view
         how = view.tables.decisions
         changed = {one.predicate for one in changes} | (set(how.definitions) if how else set())
@@ -202,7 +202,7 @@ class WebState:
     async def then(
         self, side: int, name: str, changes: tuple[Change, ...], patience: float
     ) -> Standing:
-        """The value of an axiom, and its violations, if facts were others."""
+        """Return the value of an axiom, and its violations, after changes of facts."""
         cells = self.sides[side].view.cells(self.axiom(side, name))
         now = self.standings.get((side, name))
 
@@ -216,7 +216,7 @@ class WebState:
         return await self.jobs.get(key, job, lane=Lane.MAPS, patience=patience)
 
     def _changed(self, side: int, changes: tuple[Change, ...]) -> Tables:
-        """Tables with changes; those of the last ones are kept, since several axioms ask for it."""
+        """Return tables with changes; cached, because several axioms need them."""
         if self._last is None or self._last[0] != (side, changes):
             self._last = ((side, changes), with_changes(self.sides[side].view.tables, changes))
         return self._last[1]
@@ -224,10 +224,10 @@ class WebState:
     # --- typed formulas -----------------------------------------------------------------------
 
     async def check(self, side: int, text: str) -> Typed:
-        """A typed formula, read and checked.
+        """Parse and check a typed formula.
 
         Raises:
-            FotError: with everything that is wrong with it.
+            FotError: lists all errors of the formula.
         """
         return await self._get(self._read, side, text, lane=Lane.CHECKS)
 
@@ -238,10 +238,10 @@ class WebState:
         )
 
     async def value(self, typed: Typed) -> float | None:
-        """The value of a typed formula; None if it has free variables.
+        """Return the value of a typed formula; None if it has free variables.
 
         Raises:
-            LimitError: the formula, or its heat map, would take too much.
+            LimitError: the formula or its heat map would cost too much.
         """
         heavy = await self._heavy(typed)
         if typed.checked.free:
@@ -253,10 +253,10 @@ class WebState:
         )
 
     async def _heavy(self, typed: Typed) -> bool:
-        """Whether a formula takes long.
+        """Return whether a formula takes long.
 
         Raises:
-            LimitError: it would take too much.
+            LimitError: the formula would cost too much.
         """
         cells = self._cells(typed)
         operations = await self.jobs.get(
@@ -266,7 +266,7 @@ class WebState:
         return operations > HEAVY
 
     async def mapped(self, typed: Typed) -> Overview:
-        """The heat map of a typed formula."""
+        """Return the heat map of a typed formula."""
         value = await self.value(typed)
         return await self.jobs.get(
             ("map", typed.side, typed.text),
@@ -275,13 +275,13 @@ class WebState:
         )
 
     def _cells(self, typed: Typed) -> Cells:
-        """The cells of a typed formula, which has a budget."""
+        """Return the cells of a typed formula, within the budget."""
         return self.sides[typed.side].view.under(budget=self.budget).cells(typed.checked)
 
     # --- predicates ---------------------------------------------------------------------------
 
     async def table(self, side: int, name: str) -> Predictions:
-        """The predictions and labels of a predicate."""
+        """Return the predictions and labels of a predicate."""
         self.predicate(side, name)
         return await self._get(self._lay_out, side, name)
 
@@ -294,7 +294,7 @@ class WebState:
         return predictions(inspected.view.cells(checked), name, train, test)
 
     async def doubts(self, side: int) -> Doubts:
-        """The labels that worlds were sampled with, the most doubtful first."""
+        """Return the labels that worlds were sampled with, the most doubtful first."""
         return await self._get(self._doubt, side)
 
     def _doubt(self, side: int) -> Doubts:
@@ -303,14 +303,14 @@ class WebState:
         return model.doubts()
 
     async def against(self, side: int, places: tuple[int, ...]) -> list[Objections]:
-        """What speaks against the labels at some places among the doubts."""
+        """Return the evidence against some of the doubtful labels, by their positions."""
         every = await self.doubts(side)
         return await self.jobs.get(
             ("against", side, places), lambda: every.all_against([every[n] for n in places])
         )
 
     async def metrics(self, side: int) -> Report | None:
-        """How good predictions are on facts that were held back; None without any."""
+        """Measure predictions on test facts; None if there are none."""
         return await self._get(self._measure, side)
 
     def _measure(self, side: int) -> Report | None:
@@ -319,7 +319,7 @@ class WebState:
 
 
 def _called(name: str, known: Mapping[str, T], what: str) -> T:
-    """What has a name, or a message with those that there are."""
+    """Return the item with a name; raise an error that lists the known names."""
     if name not in known:
         hint = did_you_mean(name[:80], known) or f"there are {listing(known)}"
         raise RefusedError(404, f"the theory has no {what} '{name[:80]}'", hint)
@@ -327,7 +327,7 @@ def _called(name: str, known: Mapping[str, T], what: str) -> T:
 
 
 def _variables(decl: PredicateDecl, taken: Collection[str]) -> list[str]:
-    """A name for each argument of a predicate, which no constant has."""
+    """Return a variable name for each argument of a predicate, different from constants."""
     numbered = (f"x{i}" for i in itertools.count(1))
     free = (n for n in itertools.chain("xyz", numbered) if n not in taken)
     return list(itertools.islice(free, len(decl.sorts)))

@@ -12,21 +12,21 @@ from torch import Tensor
 #: The most columns of a timeline; if there are more time points, a column stands for several.
 MAX_COLUMNS = 300
 
-#: The shades of a degree, beside none.
+#: The number of shades for a degree.
 SHADES = 10
 
 
 def timeline(degrees: Tensor, violations: Sequence[Sequence[int]]) -> dict[str, Any]:
-    """A predicate over time, one line for each entity.
+    """Draw a predicate over time, one line for each entity.
 
     Args:
-        degrees: of the predicate, with axes (entity, time); NaN where an entity is not present.
-        violations: how many cells of an entity are violated at each time point, likewise.
+        degrees: the degrees of the predicate, with axes (entity, time); NaN for absent entities.
+        violations: the number of violated cells of each entity at each time point, same axes.
 
     Returns:
-        How many time points a column stands for, the number of columns, ticks as pairs of a time
-        point and its place in percent, and the lines: paths by shade, the path of violations and
-        that of absence, the mean degree, and the number of time points with violations.
+        The number of time points per column, the number of columns, ticks as pairs of a time point
+        and its place in percent, and the lines: paths by shade, the path of violations and that of
+        absence, the mean degree, and the number of time points with violations.
     """
     length = degrees.shape[1]
     width = max(1, math.ceil(length / MAX_COLUMNS))
@@ -70,7 +70,7 @@ def _line(
 
 
 def _runs(levels: Sequence[int]) -> dict[int, str]:
-    """For each level, a path of rectangles of height 1 where it stands.
+    """Return a path of rectangles of height 1 for each level.
 
     >>> _runs([0, 1, 1, 0])
     {0: 'M0 0h1v1h-1zM3 0h1v1h-1z', 1: 'M1 0h2v1h-2z'}
@@ -86,7 +86,7 @@ def _runs(levels: Sequence[int]) -> dict[int, str]:
 
 
 def ticks(low: float, high: float, most: int = 8) -> list[float]:
-    """Round numbers from a low to a high one, at most one more than asked for.
+    """Return round numbers between two limits, at most one more than requested.
 
     >>> ticks(0, 39), ticks(-2.5, 2.5, 5), ticks(3, 3)
     ([0.0, 5.0, 10.0, 15.0, 20.0, 25.0, 30.0, 35.0], [-2.0, -1.0, 0.0, 1.0, 2.0], [3.0])
@@ -104,7 +104,7 @@ def ticks(low: float, high: float, most: int = 8) -> list[float]:
 def plane_axes(
     names: Sequence[str], plane: Sequence[Sequence[Sequence[float]]]
 ) -> list[dict[str, Any]]:
-    """The two axes of a plane that holds all places: name, lowest and highest number, ticks."""
+    """Return the two axes of a plane with all positions: name, lowest and highest number, ticks."""
     if not names:
         return []
     places = torch.tensor(plane, dtype=torch.float64).reshape(-1, 2)

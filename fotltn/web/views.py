@@ -1,4 +1,4 @@
-"""The pages about axioms: all of them, one with its heat map, one cell with its explanation."""
+"""The pages about axioms: the list, an axiom with its heat map, a cell with its explanation."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from fotltn.web.state import WebState
 from fotltn.web.visit import Listing, Visit, cell_at, listing, same
 from fotltn.web.what_if import consequences, offers, read_changes, tried, written
 
-#: Seconds that the first page waits for values before it is shown without some.
+#: Seconds to wait for values before the first page is shown without some of them.
 GLANCE = 0.1
 
-#: What a repair may change: what is learned, or given facts as well.
+#: The facts that a repair may change: learned ones only, or given ones as well.
 CHANGES = ("learned", "all")
 
 SORTS = ("violation", "name", "difference")
 
-#: What the address of a cell may say, beside the entities of its variables.
+#: The parameters of a cell's address, beside the entities of its variables.
 CELL = ("model", "row", "time", "t", "trace", "change", "set", "fact", "degree")
 
 
 def described(inspected: Side) -> dict[str, Any]:
-    """Whoever is inspected, in a few words and numbers."""
+    """Describe a side in a few words and numbers."""
     view, tables, semantics = inspected.view, inspected.view.tables, inspected.view.semantics
     exponents = {a.p for a in semantics.aggregations if isinstance(a, PMean)}
     single = len(exponents) == 1 and not semantics.boolean
@@ -57,7 +57,7 @@ def described(inspected: Side) -> dict[str, Any]:
 
 
 def axiom_sources(state: WebState) -> dict[str, list[f.Formula]]:
-    """The axioms of whoever is inspected: one formula, or those of both."""
+    """Return the axioms of all sides: one formula each, or two if they differ."""
     sources: dict[str, list[f.Formula]] = {}
     for side in state.sides:
         for known in side.view.theory.axioms:
@@ -66,7 +66,7 @@ def axiom_sources(state: WebState) -> dict[str, list[f.Formula]]:
 
 
 def hard_axioms(state: WebState) -> set[str]:
-    """The names of axioms that are hard for whoever is inspected."""
+    """Return the names of axioms that are hard on any side."""
     return {a.name for side in state.sides for a in side.view.theory.axioms if a.hard}
 
 
@@ -74,7 +74,7 @@ def hard_axioms(state: WebState) -> set[str]:
 
 
 async def theory(state: WebState, request: Request) -> Response:
-    """The axioms with what they are worth; what is not computed yet comes when it is there."""
+    """List the axioms with their values; values that are not ready yet follow later."""
     visit = Visit(state, request)
     sources = {name: formulas[0] for name, formulas in axiom_sources(state).items()}
     await asyncio.gather(
@@ -107,7 +107,7 @@ async def theory(state: WebState, request: Request) -> Response:
 
 
 async def _glance(state: WebState, side: int, name: str) -> None:
-    """Wait a moment for an axiom."""
+    """Wait a moment for the values of an axiom."""
     if (side, name) not in state.standings:
         try:
             await state.seen(side, name, lane=Lane.AHEAD, patience=GLANCE)
@@ -132,7 +132,7 @@ def _standing(state: WebState, side: int, name: str) -> dict[str, Any]:
 
 
 def _attention(entry: dict[str, Any]) -> tuple[float, ...]:
-    """Where an axiom stands in the list: what is hard and violated, violated, refused, weak."""
+    """Return the rank of an axiom: hard and violated, violated, refused, then weak."""
     known = [v for v in entry["values"] if v["state"] == "known"]
     violated = entry["wrong"]
     refused = any(v["state"] == "refused" for v in entry["values"])
@@ -142,7 +142,7 @@ def _attention(entry: dict[str, Any]) -> tuple[float, ...]:
 
 
 def predicates(state: WebState) -> list[dict[str, Any]]:
-    """The predicates of whoever is inspected."""
+    """Describe the predicates of the sides."""
     entries: dict[str, dict[str, Any]] = {}
     for side in state.sides:
         for name, decl in side.view.theory.signature.predicates.items():
@@ -159,7 +159,7 @@ def predicates(state: WebState) -> list[dict[str, Any]]:
 
 
 async def axiom(state: WebState, request: Request) -> Response:
-    """An axiom: its value, its heat map, and its rows, the worst first."""
+    """Show an axiom: its value, its heat map, and its rows, the worst first."""
     visit = Visit(state, request, ("model", "trace", "sort", "by", "find", "from", "count"))
     name, side = visit.name, visit.side
     checked = state.axiom(side, name)
@@ -209,7 +209,7 @@ async def axiom(state: WebState, request: Request) -> Response:
 
 
 def about(visit: Visit, seen: Overview, rows: Listing) -> dict[str, Any]:
-    """What the page of a formula says about its heat map, and some of its rows."""
+    """Return what a page says about a heat map, and some of its rows."""
     heat, side = seen.heat, visit.inspected
 
     def row(number: int) -> dict[str, Any]:
@@ -235,7 +235,7 @@ def about(visit: Visit, seen: Overview, rows: Listing) -> dict[str, Any]:
 
 
 async def cell(state: WebState, request: Request) -> Response:
-    """A cell of an axiom: why it has its value, and what would change it."""
+    """Show a cell of an axiom: why it has its value, and what would change it."""
     visit = Visit(state, request, CELL, bound=True)
     name = visit.name
     source = state.axiom(visit.side, name).source
@@ -257,16 +257,16 @@ async def cell_page(
     *,
     other: Overview | None = None,
 ) -> Response:
-    """The page of the cell that an address names.
+    """Return the page of the cell that an address names.
 
     Args:
         visit: the request.
         seen: the heat map.
-        source: the formula that it is of.
+        source: the formula of the heat map.
         path: the address of the heat map's page.
         params: the parameters of that address.
-        head: what the content begins with.
-        other: the heat map of the other one, if both can be compared.
+        head: the beginning of the content.
+        other: the heat map of the other side, if both can be compared.
     """
     side, words, shown = visit.inspected, tuple(head.values()), seen.heat
     if seen.every is not None and "row" not in visit.parameters:
@@ -340,11 +340,11 @@ async def cell_page(
 
 
 def _following(shown: TruthOverTime, heat: TruthOverTime, row: int) -> BindingRow | None:
-    """The row after one, by how bad they are; the worst after one that is not shown."""
+    """Return the next row in order of error; after a row that is not listed, the worst one."""
     order = shown.order
     if heat is shown:
         (place,) = (order == row).nonzero(as_tuple=True)
-    else:  # a binding by itself, maybe one of those that are shown
+    else:  # a single binding, which may be among those shown
         label = heat.cells.label(row)
         same = [shown.cells.label(other) == label for other in order.tolist()]
         (place,) = torch.tensor(same, dtype=torch.bool).nonzero(as_tuple=True)
@@ -353,5 +353,5 @@ def _following(shown: TruthOverTime, heat: TruthOverTime, row: int) -> BindingRo
 
 
 def gaps(values: list[float]) -> list[float | None]:
-    """Degrees over time, with nothing where there is none."""
+    """Return degrees over time, with None for gaps."""
     return [None if v != v else v for v in values]

@@ -1,8 +1,8 @@
-"""A visit: what a request asks for, whom it looks at, and which rows of a heat map it sees.
+"""A visit: the parameters of a request, its side, and the rows of a heat map that it sees.
 
-A part of a heat map travels as bytes: the length of a head (four bytes, least first), the head as
-JSON with a label for each row, and a byte for each row and time, 0 to 254 for a degree from 0 to 1
-and 255 where nothing counts.
+A part of a heat map is sent as bytes: the length of a head (four bytes, least significant first),
+the head as JSON with a label for each row, and a byte for each row and time, 0 to 254 for a degree
+from 0 to 1 and 255 for a cell that does not count.
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ MAX_FORMULA = 4000
 #: The longest other text.
 MAX_TEXT = 200
 
-_LARGEST = 2**53  # beyond it, numbers of a script are not exact
+_LARGEST = 2**53  # numbers above this are not exact in JavaScript
 
 #: Rows of a table, unless the address says otherwise.
 ROWS = 15
 
-#: The most rows that travel at once.
+#: The most rows to send at once.
 MAX_ROWS = 1024
 
 #: The rows that the script of the pages fetches at once.
 PART = 64
 
-#: The most cells of a heat map that are put into a page.
+#: The most cells of a heat map to include in a page.
 MAX_OPENING = 2**15
 
-#: Gives rows of a heat map as bytes.
+#: A function that returns rows of a heat map as bytes.
 Shades = Callable[[Tensor], bytes]
 
 
 class Visit:
     """A request for a page, with its parameters, each of which must be known and given once.
 
-    `model` says who of the inspected is looked at, `trace` at which trace; without it, at all.
+    `model` names the side and `trace` the trace; by default, all traces.
     """
 
     def __init__(
@@ -76,13 +76,17 @@ class Visit:
         names = {*known, "format"}
         for name, value in request.query_params.multi_items():
             if name not in names and not bound:
-                hint = did_you_mean(name[:80], names) or f"there are {joined(sorted(names))}"
+                hint = (
+                    did_you_mean(name[:80], names) or f"known parameters: {joined(sorted(names))}"
+                )
                 raise RefusedError(400, f"unknown parameter '{name[:80]}'", hint)
             if name in self.parameters or name in self.entities:
                 raise RefusedError(400, f"the parameter '{name}' is given twice")
             if "\0" in value:
-                raise RefusedError(400, f"the parameter '{name}' has a character that no text has")
-            if name == "set" and name in names:  # the only one that may be given again
+                raise RefusedError(
+                    400, f"the parameter '{name}' has a character that is not allowed in text"
+                )
+            if name == "set" and name in names:  # the only parameter that may be repeated
                 self.sets.append(value)
                 continue
             (self.parameters if name in names else self.entities)[name] = value
@@ -96,7 +100,7 @@ class Visit:
     # --- parameters, read strictly --------------------------------------------------------------
 
     def text(self, name: str, most: int = MAX_TEXT) -> str | None:
-        """A text, or None if it is not given or empty."""
+        """Return a text, or None if it is absent or empty."""
         value = self.parameters.get(name, "")
         if len(value) > most:
             message = f"'{name}' has {len(value):,} characters; at most {most:,} are read"
@@ -104,7 +108,7 @@ class Visit:
         return value or None
 
     def number(self, name: str, default: int, most: int | None = None, least: int = 0) -> int:
-        """A whole number from `least` on; what is more than `most` is refused."""
+        """Return a whole number from `least` to `most`."""
         value = self.text(name)
         if value is None:
             return default
@@ -112,12 +116,12 @@ class Visit:
         if not value.isascii() or not value.isdecimal() or not least <= int(value) <= limit:
             upper = "" if most is None else f" to {most:,}"
             raise RefusedError(
-                400, f"'{name}' is a whole number from {least}{upper}, not '{value[:40]}'"
+                400, f"'{name}' must be a whole number from {least}{upper}, not '{value[:40]}'"
             )
         return int(value)
 
     def choice(self, name: str, known: Sequence[str], default: str) -> str:
-        """One of some words."""
+        """Return one of some words."""
         value = self.text(name)
         if value is None:
             return default
@@ -129,7 +133,7 @@ class Visit:
         return value
 
     def named(self, name: str, known: Sequence[str], what: str) -> int | None:
-        """The place of a name among some names, or None if it is not given."""
+        """Return the position of a name among some names, or None if it is absent."""
         if name not in self.parameters or (not self.parameters[name] and "" not in known):
             return None
         value = self.parameters[name]
@@ -142,23 +146,23 @@ class Visit:
 
     @property
     def form(self) -> str:
-        """What the answer is to be: html, json or bytes."""
+        """The format of the answer: html, json or bytes."""
         return wants(self.request)
 
     @property
     def same(self) -> dict[str, Any]:
-        """The parameter of addresses that stay with whoever is looked at."""
+        """The parameter that keeps addresses on the same side."""
         return same(self.side)
 
     def answer(
         self, page: str, content: Mapping[str, Any], more: Mapping[str, Any] | None = None
     ) -> Response:
-        """Content as a page, with what every page shows around it, or as JSON.
+        """Return content as a page, with the frame of every page, or as JSON.
 
         Args:
             page: the name of the template.
-            content: what both forms say.
-            more: what only the page needs.
+            content: the content of both formats.
+            more: further content that only the page needs.
         """
         return answer(self.request, page, content, {**self._frame(), **(more or {})})
 
@@ -186,7 +190,7 @@ class Visit:
         return tuple(tables.names.trace(number) for number in range(tables.batch))
 
     def _sampled(self) -> dict[str, Any] | None:
-        """The parameter that names one that has sampled worlds, if one has."""
+        """Return the parameter of a side with sampled worlds, if there is one."""
         for side in (self.side, *range(len(self.state.sides))):
             model = self.state.sides[side].model
             if model is not None and model.posterior is not None:
@@ -195,17 +199,17 @@ class Visit:
 
 
 def same(side: int) -> dict[str, Any]:
-    """The parameter that names one of the inspected; the first needs none."""
+    """Return the parameter that names a side; the first side needs none."""
     return {"model": side + 1 if side else None}
 
 
 def cell_at(visit: Visit, cells: Cells, columns: int) -> tuple[int, int]:
-    """The row and the time that an address names.
+    """Return the row and the time that an address names.
 
     Args:
         visit: the request.
-        cells: of the formula.
-        columns: how many times there are.
+        cells: the cells of the formula.
+        columns: the number of times.
 
     Raises:
         RefusedError: a parameter is unknown, or a cell is named twice.
@@ -229,14 +233,14 @@ def cell_at(visit: Visit, cells: Cells, columns: int) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Listing:
-    """The rows of a heat map that a page shows, and how they come to it.
+    """The rows of a heat map that a page shows, in all formats.
 
     Args:
         visit: the request.
-        cells: whose bindings the rows are.
-        rows: those that fit what is asked for, in order.
-        narrowed: what they were narrowed to.
-        truth: of each row over time, where 0 is a violation; None if there are no violations.
+        cells: the cells whose bindings are the rows.
+        rows: the requested rows, in order.
+        narrowed: the words that selected the rows.
+        truth: the truth of each row over time, 0 for a violation; None if there are no violations.
     """
 
     visit: Visit
@@ -246,7 +250,7 @@ class Listing:
     truth: Tensor | None = None
 
     def table(self, row: Callable[[int], dict[str, Any]]) -> dict[str, Any]:
-        """Some of the rows for machines, and for the table below a heat map."""
+        """Return some rows as data, also for the table below a heat map."""
         start, rows = self._some(ROWS)
         return {
             "total": len(self.rows),
@@ -256,18 +260,18 @@ class Listing:
         }
 
     def part(self, shades: Shades) -> Response:
-        """Some of the rows as bytes."""
+        """Return some rows as bytes."""
         body = self._packed(*self._some(PART), shades)
         return Response(body, media_type="application/octet-stream")
 
     def _some(self, default: int) -> tuple[int, Tensor]:
-        """The rows that an address asks for, and the place of the first of them."""
+        """Return the rows that an address asks for, and the position of the first."""
         start = self.visit.number("from", 0)
         count = self.visit.number("count", default, MAX_ROWS, least=1)
         return start, self.rows[start : start + count]
 
     def _packed(self, start: int, rows: Tensor, shades: Shades) -> bytes:
-        """Rows as they travel."""
+        """Return rows as bytes with a head."""
         wrong = torch.zeros(len(rows)) if self.truth is None else (self.truth[rows] == 0).any(-1)
         labels = [
             {"row": row, "text": self.cells.label(row), "at": query(where(self.cells, row))[1:],
@@ -280,7 +284,7 @@ class Listing:
 
     @property
     def letters(self) -> int:
-        """The longest label among the first rows: how much room labels need."""
+        """Return the length of the longest label among the first rows."""
         marks = 0 if self.truth is None else 2
         labels = (self.cells.label(row) for row in self.rows[:40].tolist())
         return marks + max(map(len, labels), default=4)
@@ -296,18 +300,18 @@ class Listing:
         title: str = "",
         hue: str = "--bad",
     ) -> dict[str, Any]:
-        """A heat map of the rows for the script of the page.
+        """Return a heat map of the rows for the page's script.
 
         Args:
-            address: where further rows come from.
-            asked: its parameters.
+            address: the address of further rows.
+            asked: the parameters of that address.
             opened: the address of a cell, without its row and time.
-            shades: gives the bytes of rows.
+            shades: a function that returns rows as bytes.
             times: the number of columns.
-            title: stands above.
-            hue: the colour; that of what is bad stands for false, any other for true.
+            title: the title above the heat map.
+            hue: the colour; the colour of errors stands for false, any other for true.
         """
-        first = self.rows[:PART]  # inside the page they save a request
+        first = self.rows[:PART]  # rows inside the page save a request
         small = len(first) * times <= MAX_OPENING
         return {
             "title": title,
@@ -320,7 +324,7 @@ class Listing:
 
 
 def chosen(order: Tensor, cells: Cells, trace: int | None, find: str | None) -> Tensor:
-    """The rows of an order that belong to a trace, and bind entities that some words name."""
+    """Return the rows, in an order, of a trace and with entities that some words name."""
     if trace is not None:
         order = order[order // cells.bindings == trace]
     for word in (find or "").split():
@@ -331,7 +335,7 @@ def chosen(order: Tensor, cells: Cells, trace: int | None, find: str | None) -> 
 def listing(
     visit: Visit, cells: Cells, order: Tensor, sort: str, truth: Tensor | None = None
 ) -> Listing:
-    """The rows of an order that belong to a trace, and bind entities of names."""
+    """Return the listing of the rows, in an order, of a trace and with named entities."""
     find = visit.text("find")
     rows = chosen(order, cells, visit.trace, find)
     narrowed = {"trace": visit.trace_name, "sort": sort, "find": find}

@@ -1,7 +1,7 @@
-"""What if: facts that an address gives other degrees, what follows, and a file of them.
+"""What if: facts to which an address gives other degrees, the consequences, and a file of facts.
 
-Nothing is kept here: an address holds all changes, `set=Stop(c3)@126=1`, and a page follows from
-its address. What would be taken for a part of the notation is escaped in names, as in addresses.
+The server stores nothing: an address holds all changes, such as `set=Stop(c3)@126=1`, and
+determines its page. Characters of names that belong to this notation are escaped, as in addresses.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from fotltn.web.sides import Side
 from fotltn.web.state import WebState
 from fotltn.web.visit import Visit
 
-#: The most facts that are changed at once.
+#: The most facts that an address may change.
 MAX_CHANGES = 40
 
 #: The most facts that a page offers to change.
 OFFERED = 24
 
-#: Seconds that a page waits for other axioms before it is shown without some.
+#: Seconds to wait for other axioms before the page is shown without some of them.
 GLANCE = 0.2
 
 _SHAPE = re.compile(
@@ -43,7 +43,7 @@ _SHAPE = re.compile(
 
 
 def written(change: Change, *, degree: bool = True) -> str:
-    """A change as addresses have it; without its degree, the fact."""
+    """Write a change as in addresses; without its degree, only the fact."""
     names = ",".join(_escaped(name) for name in change.entities)
     text = f"{change.predicate}({names})" if change.entities else change.predicate
     text += "" if change.time is None else f"@{change.time}"
@@ -56,16 +56,16 @@ def _escaped(name: str) -> str:
 
 
 def read_change(text: str) -> Change:
-    """A change as an address has it.
+    """Read a change from an address.
 
     Raises:
-        RefusedError: it is not one.
-        DataError: its degree is none.
+        RefusedError: the text is not a change.
+        DataError: the degree is not a number from 0 to 1.
     """
     match = _SHAPE.fullmatch(text)
     if match is None:
         raise RefusedError(
-            400, f"'set' changes a fact, and is not '{text[:80]}'", "write set=Stop(ego)@3=1"
+            400, f"'set' must be a change of a fact, not '{text[:80]}'", "write set=Stop(ego)@3=1"
         )
     predicate, names, time, trace, degree = match.groups()
     entities = () if names is None else tuple(unquote(name) for name in names.split(","))
@@ -73,16 +73,16 @@ def read_change(text: str) -> Change:
     try:
         number = float(degree)
     except ValueError:
-        raise RefusedError(400, f"'{degree}' is no degree from 0 to 1") from None
+        raise RefusedError(400, f"'{degree}' is not a degree from 0 to 1") from None
     return Change(predicate, entities, when, None if trace is None else unquote(trace), number)
 
 
 def read_changes(visit: Visit) -> tuple[Change, ...]:
-    """The changes of an address; of one fact the last counts, and `fact` with `degree` is one.
+    """Read the changes of an address, also `fact` with `degree`; the last one of a fact counts.
 
     Raises:
-        RefusedError: one cannot be read, or there are too many.
-        DataError: a degree is none.
+        RefusedError: a change cannot be read, or there are too many.
+        DataError: a degree is not a number from 0 to 1.
     """
     texts = list(visit.sets)
     fact, degree = visit.text("fact", 2000), visit.text("degree")
@@ -91,13 +91,13 @@ def read_changes(visit: Visit) -> tuple[Change, ...]:
     if fact is not None:
         texts.append(f"{fact}={degree}")
     if len(texts) > MAX_CHANGES:
-        raise RefusedError(413, f"at most {MAX_CHANGES} facts are changed at once")
+        raise RefusedError(413, f"at most {MAX_CHANGES} facts can be changed at once")
     changes = [read_change(text) for text in texts]
     return tuple({change.of: change for change in changes}.values())
 
 
 def offers(why: Explanation, changes: Sequence[Change]) -> list[dict[str, Any]]:
-    """The facts of an explanation, each with the addresses that make it true or false."""
+    """Return the facts of an explanation, each with the addresses that make it true or false."""
     tables, trace = why.cells.tables, why.cell.trace
     others = {one.of: one for one in changes}
     facts: dict[tuple[object, ...], dict[str, Any]] = {}
@@ -117,7 +117,7 @@ def offers(why: Explanation, changes: Sequence[Change]) -> list[dict[str, Any]]:
 
 
 def tried(why: Explanation, changes: Sequence[Change]) -> list[str]:
-    """The changes that make the repair of a cell, beside those that were made."""
+    """Return the changes of a cell's repair, in addition to those already made."""
     tables, trace = why.cells.tables, why.cell.trace
     flips = [
         change_at(tables, flip.predicate, trace, flip.place, float(flip.becomes))
@@ -127,7 +127,7 @@ def tried(why: Explanation, changes: Sequence[Change]) -> list[str]:
 
 
 async def consequences(visit: Visit, changes: tuple[Change, ...]) -> dict[str, Any]:
-    """The axioms that changes reach: their values and violations, as they are and then."""
+    """Return the axioms that changes affect: their values and violations before and after."""
     names = visit.state.touched(visit.side, changes)
     axioms = await asyncio.gather(*(_then(visit, name, changes) for name in names))
     complete = not any(one["pending"] for one in axioms)
@@ -135,14 +135,14 @@ async def consequences(visit: Visit, changes: tuple[Change, ...]) -> dict[str, A
 
 
 async def _then(visit: Visit, name: str, changes: tuple[Change, ...]) -> dict[str, Any]:
-    """An axiom as it is, and as it would be, if that is known already."""
+    """Return an axiom's numbers before and after, if they are already known."""
     now, then, pending = visit.state.standings.get((visit.side, name)), None, False
     try:
         then = await visit.state.then(visit.side, name, changes, GLANCE)
     except PendingError:
         pending = True
     except LimitError:
-        pass  # an axiom that is too large for it has no numbers
+        pass  # an axiom that is too large has no numbers
     standing = now if isinstance(now, Standing) else None
     return {
         "axiom": name,
@@ -155,7 +155,7 @@ async def _then(visit: Visit, name: str, changes: tuple[Change, ...]) -> dict[st
 
 
 async def facts(state: WebState, request: Request) -> Response:
-    """A file of facts with the changes of an address: all facts, or, of a model, the changed."""
+    """Return a file of facts with the changes of an address; for a model, only changed facts."""
     visit = Visit(state, request, ("model", "set"))
     changes = read_changes(visit)
     text = await state.jobs.get(
@@ -168,10 +168,10 @@ async def facts(state: WebState, request: Request) -> Response:
 
 
 def corrected(inspected: Side, changes: Sequence[Change]) -> bytes:
-    """Facts with changes, as CSV.
+    """Return facts with changes, as CSV.
 
-    Of stated facts these are all; of a model, only those that are changed, since what it predicts
-    is no fact.
+    For stated facts, the file has all of them; for a model, only the changed ones, because its
+    predictions are not facts.
 
     Raises:
         DataError: there is no such fact.

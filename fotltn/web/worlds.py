@@ -21,15 +21,15 @@ from fotltn.web.state import WebState
 from fotltn.web.views import gaps
 from fotltn.web.visit import MAX_ROWS, ROWS, Visit
 
-#: As many worlds are shown beside the probability of a fact.
+#: The number of worlds to show beside the probability of a fact.
 BESIDE = 6
 
 
 def sampled(inspected: Side) -> Posterior:
-    """The worlds of whoever is inspected.
+    """Return the sampled worlds of a side.
 
     Raises:
-        RefusedError: there are none.
+        RefusedError: there are no sampled worlds.
     """
     posterior = None if inspected.model is None else inspected.model.posterior
     if posterior is None:
@@ -40,7 +40,7 @@ def sampled(inspected: Side) -> Posterior:
 
 
 async def worlds(state: WebState, request: Request) -> Response:
-    """What was sampled, and the worlds, the most probable first."""
+    """Show what was sampled, and list the worlds, the most probable first."""
     visit = Visit(state, request, ("model", "from", "count"))
     posterior = sampled(visit.inspected)
     order = posterior.density.argsort(descending=True, stable=True)
@@ -65,14 +65,14 @@ async def worlds(state: WebState, request: Request) -> Response:
 
 
 def _part(visit: Visit, order: Tensor) -> tuple[int, Tensor]:
-    """The part of an order that an address asks for, and where it begins."""
+    """Return the part of a list that an address asks for, and its position."""
     start = visit.number("from", 0)
     count = visit.number("count", ROWS, MAX_ROWS, least=1)
     return start, order[start : start + count]
 
 
 def world_rows(posterior: Posterior, name: str, world: int, table: Predictions) -> Tensor:
-    """The truth of a predicate in a world, with axes (row, time), as its predictions are."""
+    """Return the truth of a predicate in a world, with axes (row, time), like its predictions."""
     truth = posterior.worlds[name][world].cpu().float().expand(-1, *table.cells.sizes, -1)
     rows = truth.reshape(table.values.shape).clone()
     rows[table.values.isnan()] = float("nan")
@@ -80,12 +80,12 @@ def world_rows(posterior: Posterior, name: str, world: int, table: Predictions) 
 
 
 def world_bytes(posterior: Posterior, name: str, world: int, table: Predictions) -> Any:
-    """What gives rows of a world as bytes."""
+    """Return a function that returns rows of a world as bytes."""
     return lambda rows: bytes(shades(world_rows(posterior, name, world, table)[rows]).numpy())
 
 
 def beside(posterior: Posterior, name: str, row: int, table: Predictions) -> list[dict[str, Any]]:
-    """The most probable world, and the last ones of some chains, at a row of a predicate."""
+    """Return a row of a predicate in the most probable world and the last worlds of some chains."""
     last = range(posterior.count - 1, max(-1, posterior.count - 1 - posterior.chains), -1)
     chosen = dict.fromkeys([posterior.most_probable, *last])
     return [
@@ -98,7 +98,7 @@ def beside(posterior: Posterior, name: str, row: int, table: Predictions) -> lis
 
 
 async def doubts(state: WebState, request: Request) -> Response:
-    """All labels, the most doubtful first, with what speaks against them."""
+    """List all labels, the most doubtful first, with the evidence against them."""
     visit = Visit(state, request, ("model", "predicate", "from", "count"))
     sampled(visit.inspected)
     every = await state.doubts(visit.side)
@@ -128,7 +128,7 @@ async def doubts(state: WebState, request: Request) -> Response:
 
 
 async def _doubt(visit: Visit, one: Doubt, against: Objections) -> dict[str, Any]:
-    """A label with what speaks against it, and where it is shown."""
+    """Return a label with the evidence against it, and its address."""
     cells = (await visit.state.table(visit.side, one.predicate)).cells
     place = np.ravel_multi_index(one.arguments, cells.sizes) if cells.sizes else 0
     row = one.trace * cells.bindings + int(place)
@@ -149,7 +149,7 @@ async def _doubt(visit: Visit, one: Doubt, against: Objections) -> dict[str, Any
 
 
 def _broken(visit: Visit, axiom: AxiomObjection, trace: str | None) -> str | None:
-    """The address of the cell at which a label breaks an axiom, where it is one of the axiom."""
+    """Return the address of the cell where a label breaks an axiom, if the axiom has that cell."""
     named = {a.name: a for a in visit.inspected.view.theory.axioms}
     if axiom.axiom not in named:
         return None

@@ -203,7 +203,7 @@ def test_worlds_and_doubts(camera, robots):
 
 def test_a_watch(camera, watch):
     page = camera.at(watch, height=1120)
-    page.get_by_text("90 steps, goes on").wait_for()
+    page.get_by_text("90 steps, running").wait_for()
     page.locator("#alarms li").nth(3).wait_for()
     page.locator("#open tbody tr").nth(1).wait_for()
     camera.take(page, "inspect/watch.png")

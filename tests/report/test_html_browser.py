@@ -143,5 +143,5 @@ def test_a_link_into_a_fold_opens_it(page_of_a_model, browser):
 
 def test_without_a_browser_it_is_said_what_to_do(tmp_path, monkeypatch):
     monkeypatch.setattr("fotltn.reporting.pdf.BROWSERS", ("no such browser",))
-    with pytest.raises(DataError, match="a PDF is printed by Chromium, Chrome or Edge"):
+    with pytest.raises(DataError, match="printing a PDF needs Chromium, Chrome or Edge"):
         check_pdf(tmp_path / "report.pdf")

@@ -110,7 +110,7 @@ def test_a_line_that_is_not_yet_written_to_its_end_waits(running):
 
 
 def test_other_folders_are_refused(tmp_path):
-    with pytest.raises(DataError, match="is no folder of a watch"):
+    with pytest.raises(DataError, match="is not the folder of a watch"):
         Followed(tmp_path)
 
 
@@ -122,7 +122,7 @@ def page(browser: Any, page_server: Served) -> Iterator[Any]:
 
 
 def test_a_browser_follows(running, page):
-    page.get_by_text("1 step, goes on").wait_for()
+    page.get_by_text("1 step, running").wait_for()
     assert page.get_by_text("None so far.").is_visible()
     # Without a reload, what happens shows.
     running.go_on([("Crossing", "<b>bo</b>")], [])
@@ -144,7 +144,7 @@ def test_a_browser_follows(running, page):
 
 
 def test_the_page_is_easy_to_reach_and_to_read(running, page):
-    page.get_by_text("1 step, goes on").wait_for()
+    page.get_by_text("1 step, running").wait_for()
     assert_easy(page)  # while nothing is there
     running.go_on(*[[("Crossing", f"somebody {n}")] for n in range(40)])
     page.locator("#alarms li").nth(40).wait_for()

@@ -244,7 +244,7 @@ def test_of_very_many_bindings_those_with_violations_are_shown(facts, client, mo
         ({"z": "ego"}, "unknown parameter 'z'"),
         ({"x": "ego", "row": 1}, "by its row or by its entities"),
         ({"x": "ego", "t": 1, "time": 1}, "the time is given twice"),
-        ({"x": "ego", "t": 9}, "'t' is a whole number from 0 to 3"),
+        ({"x": "ego", "t": 9}, "'t' must be a whole number from 0 to 3"),
         ({"x": "ego", "trace": "three"}, "there is no trace 'three'"),
     ],
 )
@@ -253,7 +253,7 @@ def test_wrong_names_are_told(client, asked, told):
     assert answer.status_code in (400, 404)
     assert told in answer.json()["diagnostics"][0]["message"]
     paired = client.get("/axiom/Paired/cell", params={"x": "ego", "y": "ego"})
-    assert "is no tuple of the relation 'pairs'" in paired.json()["diagnostics"][0]["message"]
+    assert "is not a tuple of the relation 'pairs'" in paired.json()["diagnostics"][0]["message"]
 
 
 def test_what_needs_attention_comes_first_and_is_marked(client):
@@ -358,7 +358,7 @@ def test_a_formula_that_would_take_too_long_is_refused(facts, monkeypatch):
     cells = facts.view.cells(check_formula(parsed, facts.view.theory.signature))
     check_cost(cells)
     monkeypatch.setattr(budget, "MAX_OPERATIONS", 100)
-    with pytest.raises(LimitError, match=r"needs about [\d,]+ operations; at most 100 are made"):
+    with pytest.raises(LimitError, match=r"needs about [\d,]+ operations; at most 100 are allowed"):
         check_cost(cells)
     with pytest.raises(LimitError, match=r"7 steps need 640 bytes together, .* budget of 300"):
         check_cost(cells.viewed(budget=300))
@@ -462,9 +462,10 @@ def test_what_makes_numbers_of_two_unlike_is_told(models, pair):
     for running in served(one, unlike):
         with client_of(running) as visitor:
             told = get(visitor, "/compare")["warnings"]
-            for words in ("different semantics", "decide differently", "tested on different facts"):
+            for words in ("different semantics", "different thresholds", "on different facts"):
                 assert any(words in text for text in told)
-            assert text_of(visitor.get("/compare", headers=HTML).text).count("do not mean the") == 2
+            shown = text_of(visitor.get("/compare", headers=HTML).text)
+            assert shown.count("are not comparable") == 3
 
 
 def test_a_repair_changes_only_what_is_learned_unless_asked(pair, models):

@@ -101,9 +101,9 @@ def test_of_a_model_only_what_is_changed_is_saved(pair):
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
-        ({"set": "nonsense"}, "'set' changes a fact, and is not 'nonsense'"),
-        ({"set": "Stop(ego)@1~one=1.5"}, "a degree lies from 0 to 1, not at 1.5"),
-        ({"set": "Stop(ego)@1~one=--"}, "'--' is no degree"),
+        ({"set": "nonsense"}, "'set' must be a change of a fact, not 'nonsense'"),
+        ({"set": "Stop(ego)@1~one=1.5"}, "a degree must be from 0 to 1, not 1.5"),
+        ({"set": "Stop(ego)@1~one=--"}, "'--' is not a degree"),
         ({"set": "Stop(nobody)@1~one=1"}, "no entity of sort 'agent' is named 'nobody'"),
         ({"set": "Stop(ego)@99~one=1"}, "the time point 99 does not exist"),
         ({"set": ["rain@1~one=1"] * (MAX_CHANGES + 1)}, "at most 40 facts"),

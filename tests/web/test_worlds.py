@@ -91,9 +91,9 @@ def test_labels_are_doubted(asked, robots):
     ("path", "status", "told"),
     [
         ("/doubts?predicate=Near", 404, "there is no labelled predicate 'Near'"),
-        ("/predicate/Faulty?world=99999", 400, "'world' is a whole number from 0 to"),
-        ("/predicate/Near?world=0", 404, "no sampled world says anything of 'Near'"),
-        ("/predicate/Faulty?show=world&format=bytes", 400, "which world?"),
+        ("/predicate/Faulty?world=99999", 400, "'world' must be a whole number from 0 to"),
+        ("/predicate/Near?world=0", 404, "sampled worlds do not contain 'Near'"),
+        ("/predicate/Faulty?show=world&format=bytes", 400, "which world to show"),
     ],
 )
 def test_what_there_is_not_is_told(asked, path, status, told):

@@ -68,7 +68,7 @@ function alarms(events) {
 }
 
 function show(now) {
-  const quiet = now.quiet ? `nothing written for ${now.quiet}` : "goes on";
+  const quiet = now.quiet ? `nothing written for ${now.quiet}` : "running";
   const state = now.ended ? "has ended" : quiet;
   document.getElementById("state").textContent = `${count(now.steps)} step${now.steps === 1 ? "" : "s"}, ${state}`;
   if (now.window) document.getElementById("window").textContent = `In the last ${count(now.window)}`;
