@@ -1,4 +1,4 @@
-"""What one does with a theory and data, or with a model: cells, audit, rules, report, pages."""
+"""Functions on a theory with data, or on a model: cells, audit, rules, report, pages."""
 
 from __future__ import annotations
 
@@ -38,17 +38,20 @@ def cells(
     threshold: float | None = None,
     end: End | None = None,
 ) -> Cells:
-    r"""A formula at every binding and time: its worst cells, counts, explanations, repairs.
+    r"""Evaluate a formula at every binding and time.
+
+    Use it to find the worst cells of a formula, count its violations, explain a value or look for
+    a repair.
 
     Args:
         formula: an axiom of a theory, a formula or its text, or the name of an axiom of a model.
         data: tables, or a model.
-        semantics: what gives it degrees; without, that of the model, or "stable-product".
-        p: another exponent for its means.
-        threshold: the degree from which on a fact is true in two-valued logic; without, the
+        semantics: the semantics; by default, that of the model, or "stable-product".
+        p: another exponent for the means of the semantics.
+        threshold: the smallest degree that counts as true in two-valued logic; by default, the
             model's, or 0.5.
-        end: "undecided" if cells that fail only since their trace ends are, "final" if they are
-            violations; without, as the model's project says, or "undecided".
+        end: how to treat cells that fail only because their trace ends: "undecided", or "final" if
+            they are violations; by default, as the model's project says, or "undecided".
 
     Raises:
         FotError: the formula does not fit the data.
@@ -73,14 +76,14 @@ def cells(
 
 
 class CompiledTheory:
-    """The axioms of a theory, planned once and evaluated again and again.
+    """The axioms of a theory, planned once for many evaluations.
 
     Args:
         theory: the axioms.
-        data: the tables to plan for; those that it is called with may differ in their degrees.
-        semantics: what axioms mean.
-        budget: bytes that intermediate results may take.
-        backend: of PyTorch's compiler, to fuse steps by; None for none.
+        data: the tables to plan for; later tables may have other degrees.
+        semantics: the semantics of the axioms.
+        budget: the bytes that intermediate results may use.
+        backend: a backend of PyTorch's compiler, to fuse steps; None to run step by step.
     """
 
     def __init__(
@@ -98,13 +101,13 @@ class CompiledTheory:
         self(data)
 
     def __call__(self, data: Tables) -> dict[str, Tensor]:
-        """The degree of each axiom, over all traces, with gradients to the tables."""
+        """Return the degree of each axiom over all traces, with gradients to the tables."""
         degrees = over_traces(self._evaluator.by_trace(data), self.semantics)
         return dict(zip(self._evaluator.formulas, degrees, strict=True))
 
     @property
     def plan(self) -> str:
-        """What is computed, by which route and why, and what it costs."""
+        """The plan as text: what is computed, by which route and why, and at what cost."""
         return self._evaluator.explain()
 
 
@@ -117,19 +120,21 @@ def compile(
     budget: int = BUDGET,
     backend: str | None = None,
 ) -> CompiledTheory:
-    r"""Plan the axioms of a theory for data, to evaluate them many times at little cost.
+    r"""Plan the axioms of a theory for data, to evaluate them many times at low cost.
+
+    Use it in your own training loop, where axioms are evaluated again and again on new degrees.
 
     Args:
         theory: the axioms.
         data: the tables to plan for.
-        semantics: what axioms mean.
-        p: another exponent for its means.
-        budget: bytes that intermediate results may take.
-        backend: of PyTorch's compiler, as "inductor", to fuse steps by; that needs a C++ compiler,
-            and takes a minute. Without, plans run step by step.
+        semantics: the semantics of the axioms.
+        p: another exponent for the means of the semantics.
+        budget: the bytes that intermediate results may use.
+        backend: a backend of PyTorch's compiler, such as "inductor", to fuse steps; this needs a
+            C++ compiler, and takes a minute. By default, plans run step by step.
 
     Raises:
-        LimitError: with the name of an axiom that does not fit the budget.
+        LimitError: an axiom does not fit the budget; the message names it.
         SemanticsError: a step of the plan cannot be fused.
 
     >>> import fotltn as fot
@@ -152,17 +157,20 @@ def audit(
     threshold: float | None = None,
     end: End | None = None,
 ) -> Audit:
-    r"""Say of each axiom how far it holds on data, and how far that is evidence of anything.
+    r"""Measure how far each axiom holds on data, and what that is worth as evidence.
+
+    Use it before you trust a high value: an axiom may hold only because its antecedent is never
+    true, or because predictions that know nothing satisfy it as well.
 
     Args:
-        theory: the axioms; or a model, which has its data.
+        theory: the axioms; or a model, which has its own data.
         data: the tables.
         learned: predicates that are predictions rather than facts.
-        semantics: what gives axioms their values.
-        p: another exponent for its means.
-        threshold: the degree from which on a fact is true in two-valued logic; without, the
+        semantics: the semantics of the axioms.
+        p: another exponent for the means of the semantics.
+        threshold: the smallest degree that counts as true in two-valued logic; by default, the
             model's, or 0.5.
-        end: of traces, as of `cells`.
+        end: how to treat ends of traces, as in `cells`.
 
     >>> import fotltn as fot
     >>> theory = fot.parse("predicate Near, Stop\naxiom Obey: G(Near -> WX Stop)")
@@ -190,17 +198,20 @@ def rules(
     seed: int = 0,
     end: End = "undecided",
 ) -> tuple[Rule, ...]:
-    r"""Count on data how well each axiom holds as a rule: support, confidence, base rate, lift.
+    r"""Count how well each axiom holds as a rule: support, confidence, base rate, lift.
+
+    Use it to see whether data support your rules before you train with them.
 
     Args:
         theory: the rules.
         data: the tables.
         traces: the numbers of the traces to count; None for all.
-        semantics: crisp to count cells; of degrees, these are summed.
-        threshold: the degree from which on a fact is true; without, the model's, or 0.5.
-        resamples: how often traces are drawn anew, for the intervals; 0 for none.
-        seed: of these draws.
-        end: of traces, as of `cells`; an undecided cell is no support.
+        semantics: "crisp" counts cells; others sum degrees.
+        threshold: the smallest degree that counts as true; by default, the model's, or 0.5.
+        resamples: how often to resample traces for the intervals; 0 for no intervals.
+        seed: the seed of the resampling.
+        end: how to treat ends of traces, as in `cells`; an undecided cell does not count as
+            support.
 
     >>> import fotltn as fot
     >>> theory = fot.parse("predicate Near, Stop\naxiom Obey: G(Near -> WX Stop)")
@@ -220,14 +231,16 @@ def report(
     threshold: float | None = None,
     force: bool = False,
 ) -> Path:
-    r"""Write the report of a model as one HTML file, and say where it is.
+    r"""Write the report of a model as one HTML file, and return its path.
+
+    Use it to send results to others: the file opens offline, without fotltn.
 
     Args:
         model: the model.
         path: the file.
-        threshold: the degree from which on a fact is true in two-valued logic; without, the
+        threshold: the smallest degree that counts as true in two-valued logic; by default, the
             model's, or 0.5.
-        force: replace a file that is no report, too.
+        force: also replace a file that is not a report.
 
     Raises:
         DataError: the file cannot be written, or packages for reports are missing.
@@ -252,14 +265,14 @@ def report(
 def inspect(
     model: Model, *, port: int | None = None, threshold: float | None = None, end: End | None = None
 ) -> None:
-    r"""Serve pages on which a model can be explored, until it is stopped with Ctrl-C.
+    r"""Serve pages to explore a model in a browser, until Ctrl-C.
 
     Args:
         model: the model.
-        port: of this machine; without, a free one.
-        threshold: the degree from which on a fact is true in two-valued logic; without, the
+        port: the port; by default, a free one.
+        threshold: the smallest degree that counts as true in two-valued logic; by default, the
             model's, or 0.5.
-        end: of traces, as of `cells`.
+        end: how to treat ends of traces, as in `cells`.
 
     Raises:
         DataError: packages for the pages are missing, or the port is taken.

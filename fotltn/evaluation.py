@@ -1,4 +1,4 @@
-"""One line from tensors to truth: a formula, a table for each predicate, and its degree."""
+"""Evaluate formulas on tables: choose the engine or an evaluator, and return degrees or truth."""
 
 from __future__ import annotations
 
@@ -62,24 +62,24 @@ def evaluate(
     engine: bool = True,
     **old: Any,
 ) -> Tensor:
-    """The truth of a formula, differentiable with respect to the tables.
+    """Evaluate a formula on data; the result is differentiable with respect to the tables.
 
     Args:
         formula: text, a formula, or an axiom of a theory. Free variables become axes of the result.
-        data: tables, as `fotltn.read` and `fotltn.tables` make them. Or, for a formula on one trace
-            without a theory, a tensor (or array, or nested list) of degrees for each predicate,
-            of shape `(*arguments, time)`, or `(*arguments,)` if time does not matter.
-        semantics: a `Semantics` or the name of one.
+        data: tables, as `fotltn.read` and `fotltn.tables` return them. Or, for a formula on one
+            trace without a theory, a tensor (or array, or nested list) of degrees for each
+            predicate, of shape `(*arguments, time)`, or `(*arguments,)` if time does not matter.
+        semantics: a `Semantics`, or its name.
         p: another exponent for its means.
         at: a time point, or "all" for an axis of time at the end.
-        threshold: for the crisp semantics, the degree from which on a fact is true. Tables of a
-            model need none: they are decided as the model says.
-        log: give logarithms of degrees; under a log-space semantics these do not underflow.
+        threshold: for the crisp semantics, the smallest degree that counts as true. Tables of a
+            model need none, because the model has thresholds.
+        log: return logarithms of degrees; under a log-space semantics, they do not underflow.
         budget: bytes that intermediate results may take.
         engine: False follows the equations step by step, on every combination of entities and
             time. The values are the same up to rounding.
         old: `theory`, `lengths`, `functions`, `relations`, `constants`, `features` and `horizon`,
-            which belong to `fotltn.tables` now.
+            which are now arguments of `fotltn.tables`.
 
     Returns:
         A tensor of shape `(trace, *variables, time)`. The free variables are in order of
@@ -102,13 +102,13 @@ def evaluate(
         checked.formula, tables, meaning, at=point, threshold=threshold, log=log, budget=budget,
         engine=engine,
     )  # fmt: skip
-    # A copy: the value of an atom is its table, which the caller may not want to write to.
+    # Copy it: the value of an atom is its table, which the caller must not overwrite.
     when: Time = "all" if point is None else point
     return present(value, checked.free, tables, at=when, batched=not tables.single).clone()
 
 
 def as_formula(formula: str | Formula | Axiom) -> Formula:
-    """A formula, from its text or an axiom if need be."""
+    """Return a formula, also from its text or from an axiom."""
     parsed = parse_formula(formula) if isinstance(formula, str) else formula
     parsed = parsed.formula if isinstance(parsed, Axiom) else parsed
     if not isinstance(parsed, Formula):
@@ -122,13 +122,13 @@ _OLD = ("theory", "lengths", "functions", "relations", "constants", "features", 
 def _on(
     formula: str | Formula | Axiom, data: Tables | Mapping[str, Any], old: Mapping[str, Any]
 ) -> tuple[CheckedFormula, Tables]:
-    """A formula that is checked against data, and the data as tables."""
+    """Check a formula against data; return it with the data as tables."""
     parsed = as_formula(formula)
     if unknown := [name for name in old if name not in _OLD]:
         raise TypeError(f"evaluate() got an unexpected keyword argument '{unknown[0]}'")
     if old:
         warnings.warn(
-            f"evaluate(…, {next(iter(old))}=…) goes in a later version: make the data by "
+            f"evaluate(…, {next(iter(old))}=…) is deprecated: build the data with "
             "fotltn.tables(theory, …)",
             DeprecationWarning,
             stacklevel=3,
@@ -136,7 +136,7 @@ def _on(
     if isinstance(data, Tables):
         if old:
             raise DataError(
-                f"'{next(iter(old))}' cannot be combined with tables, which say it themselves"
+                f"'{next(iter(old))}' cannot be combined with tables, which already have it"
             )
         return check_formula(parsed, data.signature), data
     theory = old.get("theory")
@@ -163,7 +163,7 @@ def evaluate_core(
     budget: int = BUDGET,
     engine: bool = True,
 ) -> Value:
-    """The value of a checked formula at a point or all: degrees, their logarithms, or Booleans."""
+    """Return the value of a checked formula: degrees, their logarithms, or Booleans."""
     return evaluate_all(
         {"": formula}, tables, semantics, at=at, threshold=threshold, log=log, budget=budget,
         engine=engine,
@@ -181,9 +181,9 @@ def evaluate_all(
     budget: int = BUDGET,
     engine: bool = True,
 ) -> dict[str, Value]:
-    """The values of checked formulas, together if that fits the budget, else one by one.
+    """Return the values of checked formulas, computed together if that fits the budget.
 
-    With a time point `at`, only there is a value right.
+    With a time point `at`, values are correct only at that point.
 
     Raises:
         LimitError: with the name of a formula that does not fit the budget.
@@ -217,24 +217,24 @@ def evaluate_all(
 
 @dataclass(slots=True, eq=False)
 class Evaluator:
-    """Named formulas under one semantics: the one way to their values.
+    """Computes the values of named formulas under one semantics.
 
-    It chooses how these are computed: two-valued truth and means whose powers would underflow by
-    the equations, all else by the engine. Make one where formulas are evaluated again and again,
-    on tables that differ in their degrees only: plans are made once for each part of the data.
+    It chooses the method: two-valued truth, and means whose powers would underflow, are computed by
+    the equations, everything else by the engine. Use it if formulas are evaluated many times on
+    tables that differ only in their degrees: it makes one plan for each part of the data.
 
     Args:
-        formulas: by name.
-        semantics: what they mean. In log space, values are logarithms.
-        at: a time point, or all.
-        budget: the memory that intermediate results may take.
-        backend: of PyTorch's compiler, to fuse plans by; None for none.
-        threshold: of two-valued truth, the degree from which on a fact is true; without, what the
-            tables' decisions say, or else degrees are 0 and 1.
-        engine: False follows the equations in any case.
+        formulas: the formulas, by name.
+        semantics: the semantics. In log space, values are logarithms.
+        at: a time point, or "all".
+        budget: the memory that intermediate results may use.
+        backend: a backend of PyTorch's compiler, to fuse plans; None to run step by step.
+        threshold: for two-valued truth, the smallest degree that counts as true; by default, by the
+            decisions of the tables, or else degrees must be 0 and 1.
+        engine: False always follows the equations.
 
     Raises:
-        SemanticsError: formulas in log space are to be fused.
+        SemanticsError: a backend is given for a log-space semantics.
     """
 
     formulas: Mapping[str, c.Formula]
@@ -247,17 +247,17 @@ class Evaluator:
     _ready: dict[int, _Ready] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be compiled."""
+        """Raise an error for settings that cannot be compiled."""
         if self.semantics.log_space and self.backend:
-            raise SemanticsError("formulas are not compiled in log space")
+            raise SemanticsError("formulas in log space cannot be compiled")
 
     def __call__(self, tables: Tables, key: int | None = 0) -> dict[str, Value]:
         """The value of each formula.
 
         Args:
             tables: the tables.
-            key: a number for the part of data that they are about, under which its plan is kept;
-                None keeps nothing.
+            key: a number for the part of the data, under which its plan is cached; None to cache
+                nothing.
 
         Raises:
             LimitError: the formulas do not fit the budget.
@@ -275,12 +275,12 @@ class Evaluator:
         return ready.run(tables)
 
     def by_trace(self, tables: Tables, key: int | None = 0, *, log: bool = False) -> Tensor:
-        """The degrees of closed formulas at the first point, with axes (formula, trace).
+        """Return degrees of closed formulas at the first time point, with axes (formula, trace).
 
         Args:
             tables: the tables.
-            key: as of a call.
-            log: give logarithms; under a semantics in log space these do not underflow.
+            key: as in a call.
+            log: return logarithms; under a log-space semantics, they do not underflow.
         """
         rows = list(_at_start(self(tables, key), tables.batch).values())
         if not rows:
@@ -291,7 +291,7 @@ class Evaluator:
         return stacked.log() if log else stacked.exp()
 
     def explain(self, key: int = 0) -> str:
-        """The plan that is kept for a part of data, as text; the equations have none."""
+        """Return the cached plan for a part of the data, as text; the equations have no plan."""
         run = self._ready[key].run if key in self._ready else None
         match run:
             case Prepared() | Compiled():
@@ -349,7 +349,7 @@ class Evaluator:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Ready:
-    """A plan, and what must be as it was when the plan was made."""
+    """A plan, and the conditions under which it is valid."""
 
     run: Prepared | InBlocks | Compiled
     layout: tuple[object, ...]
@@ -357,7 +357,7 @@ class _Ready:
     facts: dict[str, SparseTable | Tensor]
 
     def fits(self, tables: Tables) -> bool:
-        """Whether only degrees differ, or where traces end if that does not matter."""
+        """Return whether tables differ only in degrees, or in lengths if those do not matter."""
         return (
             self.layout == _layout_of(tables)
             and self._same_lengths(tables.lengths)
@@ -368,7 +368,7 @@ class _Ready:
         if lengths is self.lengths:
             return True
         if isinstance(self.run, Prepared) and self.run.ragged and not self.run.facts:
-            return True  # steps look at the lengths of now, and no facts were chosen by the old
+            return True  # steps use the current lengths, and no facts were selected by the old ones
         return lengths.device == self.lengths.device and torch.equal(lengths, self.lengths)
 
     def _same_facts(self, name: str, table: SparseTable | Tensor) -> bool:
@@ -382,7 +382,7 @@ class _Ready:
 
 
 def _layout_of(tables: Tables) -> tuple[object, ...]:
-    """What a plan depends on, but for lengths, facts and relations."""
+    """Return what a plan depends on, except lengths, facts and relations."""
     dense = {n: t.shape for n, t in tables.predicates.items() if isinstance(t, Tensor)}
     functions = {n: t.shape for n, t in tables.functions.items()}
     sizes = (tables.batch, tables.horizon, dict(tables.sizes), [*tables.cuts])
@@ -390,7 +390,7 @@ def _layout_of(tables: Tables) -> tuple[object, ...]:
 
 
 def _facts(tables: Tables) -> dict[str, SparseTable | Tensor]:
-    """What a plan walks: facts and relations."""
+    """Return what a plan iterates over: facts and relations."""
     facts = {n: t for n, t in tables.predicates.items() if isinstance(t, SparseTable)}
     return {**facts, **tables.relations}
 
@@ -398,7 +398,7 @@ def _facts(tables: Tables) -> dict[str, SparseTable | Tensor]:
 def axiom_values(
     formulas: Mapping[str, c.Formula], tables: Tables, semantics: Semantics, budget: int = BUDGET
 ) -> dict[str, Tensor]:
-    """The degree of each closed formula at the first point of all traces, differentiable."""
+    """Return the degree of each closed formula over all traces, at the first time point."""
     values = trace_values(formulas, tables, semantics, budget)
     return {name: over_traces(value, semantics) for name, value in values.items()}
 
@@ -406,18 +406,18 @@ def axiom_values(
 def trace_values(
     formulas: Mapping[str, c.Formula], tables: Tables, semantics: Semantics, budget: int = BUDGET
 ) -> dict[str, Tensor]:
-    """The degree of each closed formula at the first point of each trace, differentiable."""
+    """Return the degree of each closed formula at the first time point of each trace."""
     values = evaluate_all(formulas, tables, semantics, at=0, budget=budget)
     return {name: row.to(tables.dtype) for name, row in _at_start(values, tables.batch).items()}
 
 
 def _at_start(values: Mapping[str, Value], batch: int) -> dict[str, Tensor]:
-    """The values of closed formulas at the first point of each trace."""
+    """Return the values of closed formulas at the first time point of each trace."""
     return {name: value.tensor[..., 0].expand(batch) for name, value in values.items()}
 
 
 def over_traces(values: Tensor, semantics: Semantics) -> Tensor:
-    """One degree for all traces, the last axis, which are aggregated as ∀ aggregates entities."""
+    """Aggregate degrees over all traces, the last axis, as ∀ does over entities."""
     if values.shape[-1] == 1:
         return values[..., 0].clone()
     if semantics.boolean:
@@ -429,7 +429,7 @@ def over_traces(values: Tensor, semantics: Semantics) -> Tensor:
 def compile_for(
     formulas: Mapping[str, c.Formula], tables: Tables, semantics: Semantics, at: int | None
 ) -> Program:
-    """Formulas compiled for tables; programs are kept, and serve other tables of the same kind."""
+    """Compile formulas for tables; programs are cached for other tables of the same kind."""
     signature = as_given(formulas, tables)
     predicates = tuple(signature.predicates.values())
     return _program(
@@ -461,7 +461,7 @@ def planned(
     at: int | None = 0,
     budget: int = BUDGET,
 ) -> Plan:
-    """How degrees of formulas would be computed on data of such sizes; nothing is evaluated.
+    """Return the plan for formulas on data of given sizes; nothing is evaluated.
 
     Raises:
         LimitError: with the name of a formula that does not fit the budget.
@@ -470,11 +470,11 @@ def planned(
 
 
 def time_point(at: object, tables: Tables) -> int:
-    """A point of time, which must exist."""
+    """Check that a time point exists, and return it."""
     time = whole_number(at)
     if time is None or not 0 <= time < tables.horizon:
         raise DataError(
-            f"the time point {at!r} does not exist: there are 0 to {tables.horizon - 1}"
+            f"the time point {at!r} does not exist: there are time points 0 to {tables.horizon - 1}"
         )
     return time
 
@@ -482,7 +482,7 @@ def time_point(at: object, tables: Tables) -> int:
 def present(
     value: Value, free: tuple[c.Axis, ...], tables: Tables, *, at: Time, batched: bool
 ) -> Tensor:
-    """A value as users see it: axes in the order of the free variables, time chosen."""
+    """Return a value for users: axes in the order of the free variables, at the chosen time."""
     shape = [tables.batch, *(tables.size(a) for a in free), tables.horizon]
     order = [0, *(1 + value.axes.index(a) for a in free if a in value.axes), value.tensor.dim() - 1]
     tensor = value.tensor.permute(order)

@@ -1,4 +1,4 @@
-"""Numbers as text, one way everywhere: in a terminal, on pages, in notebooks and in messages."""
+"""Format numbers in one way everywhere: in terminals, on pages, in notebooks and messages."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-#: What stands where there is no value.
+#: The text for a missing value.
 NONE = "–"
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """A number with so many digits.
+    """Format a number with some digits after the point.
 
     >>> number(0.95149), number(2.0, 1), number(-0.0001), number(float("nan")), number(None)
     ('0.951', '2.0', '0.000', '–', '–')
@@ -25,7 +25,7 @@ def number(value: float | None, digits: int = 3) -> str:
 
 
 def degree(value: float | bool | None, digits: int = 3) -> str:
-    """A degree, or a truth value: what is less than 1 never reads 1, what is more than 0 never 0.
+    """Format a degree or a truth value; only 1 reads as 1, and only 0 as 0.
 
     >>> degree(0.5), degree(0.99999), degree(1e-9), degree(1.0), degree(0.0), degree(True)
     ('0.500', '>0.999', '<0.001', '1.000', '0.000', 'true')
@@ -42,7 +42,7 @@ def degree(value: float | bool | None, digits: int = 3) -> str:
 
 
 def entered(value: float) -> str:
-    """A degree for a box that takes a number: more digits where three would read 0 or 1.
+    """Format a degree for an input box; more digits where three would read as 0 or 1.
 
     >>> [entered(v) for v in (0.8, 0.0, 1.0, 1e-9, 0.99999)]
     ['0.800', '0.000', '1.000', '1e-09', '0.99999']
@@ -52,7 +52,7 @@ def entered(value: float) -> str:
 
 
 def share(value: float | None) -> str:
-    """A part of a whole in percent, with more digits where it is small; 0 and 100 are exact.
+    """Format a share in percent, with more digits if it is small; 0 and 100 are exact.
 
     >>> [share(v) for v in (0.5, 0.0213, 0.00042, 0.00006, 1e-9, 0.0, 0.99999)]
     ['50 %', '2.1 %', '0.04 %', '0.006 %', '<0.001 %', '0 %', '99.9 %']
@@ -69,7 +69,7 @@ def share(value: float | None) -> str:
 
 
 def count(value: int | None) -> str:
-    """A number of things.
+    """Format a number of things.
 
     >>> count(16000), count(None)
     ('16,000', '–')
@@ -78,7 +78,7 @@ def count(value: int | None) -> str:
 
 
 def listed(names: Iterable[str]) -> str:
-    """Names as a sentence lists them.
+    """List names as in a sentence.
 
     >>> listed(["x"]), listed(["x", "y", "time"])
     ('x', 'x, y and time')
@@ -88,7 +88,7 @@ def listed(names: Iterable[str]) -> str:
 
 
 def amount(value: float | None) -> str:
-    """A number of things, or a sum of degrees in its place, which may be broken.
+    """Format a number of things, or a sum of degrees, which may have a fraction.
 
     >>> amount(1200.0), amount(1200.25), amount(None)
     ('1,200', '1,200.2', '–')
@@ -99,7 +99,7 @@ def amount(value: float | None) -> str:
 
 
 def signed(value: float | None, digits: int = 3) -> str:
-    """A difference; one that rounds to nothing has no sign.
+    """Format a difference with its sign; one that rounds to 0 has none.
 
     >>> signed(0.25), signed(-0.25, 1), signed(-0.00001), signed(None)
     ('+0.250', '−0.2', '0.000', '–')
@@ -109,7 +109,7 @@ def signed(value: float | None, digits: int = 3) -> str:
 
 
 def points(value: float | None) -> str:
-    """A difference of two shares in percentage points, with as many digits as `share` gives.
+    """Format a difference of two shares in percentage points, with the digits of `share`.
 
     >>> [points(v) for v in (0.5, -0.0213, 0.0004, -1e-9, 0.0, None)]
     ['+50 pp', '−2.1 pp', '+0.04 pp', '−<0.001 pp', '0 pp', '–']
@@ -121,7 +121,7 @@ def points(value: float | None) -> str:
 
 
 def about(value: float) -> str:
-    """A large number with few digits.
+    """Format a large number with few digits.
 
     >>> [about(n) for n in (950, 12_345, 1_200_000, 999_600_000)]
     ['950', '12.3 k', '1.2 M', '1,000 M']
@@ -130,7 +130,7 @@ def about(value: float) -> str:
 
 
 def size(value: float) -> str:
-    """A number of bytes with few digits.
+    """Format a number of bytes with few digits.
 
     >>> [size(n) for n in (512, 1234, 5 * 2**20, 1023 * 2**20, 3.5 * 2**30)]
     ['512 B', '1.21 KiB', '5 MiB', '1,023 MiB', '3.5 GiB']
@@ -145,7 +145,7 @@ def _scaled(value: float, base: float, units: tuple[str, ...]) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time for people.
+    """Format a duration for people.
 
     >>> [duration(s) for s in (0.034, 2.5, 75, 7384)]
     ['0.034 s', '2.5 s', '1 min 15 s', '2 h 3 min']
@@ -159,7 +159,7 @@ def duration(seconds: float) -> str:
 
 
 def finite(value: Any) -> Any:
-    """The same for JSON, which lacks NaN and infinity: these are null.
+    """Replace NaN and infinity by null, because JSON lacks them.
 
     >>> finite({"a": [1.0, float("nan")], "b": float("inf")})
     {'a': [1.0, None], 'b': None}

@@ -23,7 +23,7 @@ class JsonError(DataError):
 
     def __init__(self, reason: str, offset: int | None = None) -> None:
         """Store the reason without a place; the reader of a file adds it."""
-        super().__init__(f"no JSON: {reason}")
+        super().__init__(f"not JSON: {reason}")
         self.reason, self.offset = reason, offset
 
     def __reduce__(self) -> tuple[object, ...]:

@@ -109,7 +109,7 @@ def test_nothing_else_in_the_package_reads_json():
 @pytest.mark.reliability
 def test_a_step_with_a_key_twice_is_refused():
     with pytest.raises(
-        DataError, match=r"steps:3:1: error: this is no JSON: the key 'facts' occurs"
+        DataError, match=r"steps:3:1: error: this is not JSON: the key 'facts' occurs"
     ):
         read_line(InputLine("steps", 3, TWICE))
 
@@ -117,7 +117,7 @@ def test_a_step_with_a_key_twice_is_refused():
 @pytest.mark.reliability
 def test_a_step_with_an_endless_number_is_refused():
     text = f'{{"facts": [["Stop", "ego", {"1" * 4301}]]}}'
-    with pytest.raises(DataError, match="this is no JSON: a number has 4,301 digits"):
+    with pytest.raises(DataError, match="this is not JSON: a number has 4,301 digits"):
         read_line(InputLine("steps", 1, text))
 
 

@@ -1,4 +1,4 @@
-"""A block of prepared data, read: each number in it is of something, or an error names the file."""
+"""Read a block of prepared data, and check every number in it; errors name the file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _AGAIN = "run `fotltn prepare` again"
 
 @dataclass(frozen=True, slots=True)
 class FeatureColumns:
-    """The features of a sort: their names, the categories of text columns, and if none changes."""
+    """The features of a sort: names, categories of text columns, and whether all are static."""
 
     names: tuple[str, ...]
     categories: Mapping[str, tuple[str, ...]]
@@ -34,23 +34,23 @@ class FeatureColumns:
 
 
 class BlockReader:
-    """Reads the tables of a block, and sees that all numbers are of something.
+    """Reads the tables of a block, and checks that all numbers refer to something.
 
     Args:
-        folder: of the block.
-        signature: what facts are about.
-        sizes: the entities of each sort.
+        folder: the folder of the block.
+        signature: the declarations of the symbols.
+        sizes: the number of entities of each sort.
         ends: the lengths of the traces.
     """
 
     def __init__(
         self, folder: Path, signature: Signature, sizes: Mapping[str, int], ends: Ints
     ) -> None:
-        """Nothing is read yet."""
+        """Start without reading anything."""
         self.folder, self.signature, self.sizes, self.ends = folder, signature, sizes, ends
 
     def facts(self) -> dict[str, Rows]:
-        """The facts of each symbol that has some."""
+        """Return the facts of each symbol that has any."""
         sig = self.signature
         known = {**sig.predicates, **sig.functions, **sig.relations}
         folder = self.folder / "facts"
@@ -123,7 +123,7 @@ class BlockReader:
         return time
 
     def features(self, sort: str, of: FeatureColumns, facts: Facts, dtype: torch.dtype) -> Features:
-        """The features of a sort, which are there wherever its entities are."""
+        """Return the features of a sort, which must exist wherever its entities are present."""
         path = self.folder / "features" / f"{sort}.parquet"
         table = block_table(path)
         shape = (len(self.ends), self.sizes[sort], 1 if of.static else int(self.ends.max()))
@@ -136,7 +136,7 @@ class BlockReader:
         for number, name in enumerate(of.names):
             column = _numbers(checked_column(table, name, path, nan=True), path, name, nan=True)
             rows.numpy()[:, number] = column
-        if torch.equal(cells, torch.arange(math.prod(shape))):  # as they are usually written
+        if torch.equal(cells, torch.arange(math.prod(shape))):  # the usual order of rows
             values = rows
         else:
             values = torch.zeros(math.prod(shape), len(of.names), dtype=dtype)
@@ -155,7 +155,7 @@ class BlockReader:
 
 
 def block_table(path: Path) -> pa.Table:
-    """A table of a prepared folder."""
+    """Read a table of a prepared folder."""
     try:
         with parquet.ParquetFile(path, memory_map=True) as file:
             return file.read(use_threads=False)
@@ -166,7 +166,7 @@ def block_table(path: Path) -> pa.Table:
 
 
 def checked_column(table: pa.Table, name: str, path: Path, *, nan: bool = False) -> pa.ChunkedArray:
-    """A column, which must be there, without empty cells unless `nan`."""
+    """Return a required column, without empty cells unless `nan` is set."""
     if name not in table.column_names:
         raise wrong_file(path, f"no column '{name}'; {name_hint(name, table.column_names)}")
     column = table.column(name)
@@ -176,7 +176,7 @@ def checked_column(table: pa.Table, name: str, path: Path, *, nan: bool = False)
 
 
 def counted_column(column: pa.ChunkedArray, path: Path, name: str, low: int, end: int) -> Ints:
-    """A column of whole numbers from a lowest to before an end."""
+    """Return a column of whole numbers from `low` to below `end`."""
     if not pa.types.is_integer(column.type):
         raise wrong_file(path, f"the column '{name}' holds {column.type}, not whole numbers")
     numbers: Ints = column.to_numpy().astype(np.int64)
@@ -190,7 +190,7 @@ def counted_column(column: pa.ChunkedArray, path: Path, name: str, low: int, end
 
 
 def _numbers(column: pa.ChunkedArray, path: Path, name: str, *, nan: bool = False) -> Floats:
-    """A column of finite numbers, which may be what Arrow holds, not to be written to."""
+    """Return a column of finite numbers; do not write to it, because Arrow may own it."""
     try:
         if not pa.types.is_float32(column.type):
             column = column.cast(pa.float64())
@@ -204,5 +204,5 @@ def _numbers(column: pa.ChunkedArray, path: Path, name: str, *, nan: bool = Fals
 
 
 def wrong_file(path: Path, what: str) -> DataError:
-    """What is wrong with a file, and what to do."""
+    """Return the error about a file, with a hint."""
     return DataError(Diagnostic(f"cannot read {path}: {what}", hint=_AGAIN))

@@ -1,4 +1,4 @@
-"""Facts as tables: dense ones, or (for the engine) only the facts where these are few."""
+"""Turn facts into tables: dense ones or, for the engine, sparse ones if facts are few."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from fotltn.logic.signature import Signature
 from fotltn.semantics.sparse import SparseTable, sparse_table
 from fotltn.semantics.tables import Tables, within
 
-#: The most cells that one table may have; beyond it, dense evaluation is not the right tool.
+#: The most cells of a table; larger data are not for dense evaluation.
 MAX_CELLS = 2**28
 
-#: A table with more cells than this, and than so many for each fact, may be given as its facts.
+#: A table with more cells than this, and with many cells per fact, may be sparse.
 SPARSE_CELLS, SPARSE_RATIO = 2**16, 8
 
 
-#: What to do about steps after the last row.
+#: The hint for time points after the last row.
 SAY_BEYOND = (
-    "add rows; or let features and functions stay as they were last: "
+    "add rows; or repeat the last values of features and functions: "
     'beyond = "last" in [data] of the project'
 )
 
@@ -36,19 +36,19 @@ def tables_of_facts(
     dtype: torch.dtype = torch.float64,
     sparse: bool = False,
 ) -> Tables:
-    """Facts as tables with axes (trace, arguments …, time); what is not stated is false.
+    """Return facts as tables with axes (trace, arguments …, time); other facts are false.
 
-    With `sparse`, predicates with large tables and few facts are given as their facts alone.
+    With `sparse`, predicates with large tables and few facts become sparse tables.
 
-    A sort that is local to traces has the size of its largest trace. Where a trace has fewer
-    entities, everything about the others is false, and functions of them are 0.
+    A local sort has the size of its largest trace. In a trace with fewer entities, all facts about
+    the empty places are false, and functions of them are 0.
     """
     sizes = facts.sizes()
     traces, horizon = len(facts.lengths), max(facts.lengths)
     if traces * horizon > MAX_CELLS:
         raise DataError(
-            f"{traces:,} traces of {horizon:,} time points are too many: "
-            f"at most {MAX_CELLS:,} points are evaluated"
+            f"{traces:,} traces of {horizon:,} time points are too many: at most "
+            f"{MAX_CELLS:,} points can be evaluated"
         )
     predicates: dict[str, Tensor | SparseTable] = {}
     for name, decl in signature.predicates.items():
@@ -78,7 +78,7 @@ def tables_of_facts(
 
 
 def presence(facts: Facts, sort: str) -> Tensor:
-    """Which entities of a sort exist in which trace, with axes (trace, entity).
+    """Return which entities of a sort exist in each trace, with axes (trace, entity).
 
     Entities of a sort that all traces share exist in all of them.
     """
@@ -92,9 +92,9 @@ def presence(facts: Facts, sort: str) -> Tensor:
 
 
 def present(facts: Facts, sort: str) -> Tensor:
-    """Where entities of a sort are there, with axes (trace, entity, time).
+    """Return where entities of a sort are present, with axes (trace, entity, time).
 
-    That is inside the trace, where predicates say so if there are any.
+    This is inside the trace and, if there are presence predicates, where these are true.
     """
     inside = within(torch.tensor(facts.lengths), torch.arange(max(facts.lengths)), 3)
     there = presence(facts, sort).unsqueeze(-1) & inside
@@ -114,23 +114,23 @@ def present(facts: Facts, sort: str) -> Tensor:
 
 
 def after_rows(rows: Rows, trace: int, time: int) -> str:
-    """That a time is after the last row of a trace, for messages; nothing if it is not."""
+    """Say in a message that a time is after the last row of a trace; empty if it is not."""
     last = int(rows.time[rows.trace == trace].max(initial=-1))
     return f"which is after its last row, at time {last}" if time > last >= 0 else ""
 
 
 def check_cells(what: str, shape: tuple[int, ...]) -> None:
-    """Refuse a table that would be too large."""
+    """Raise an error for a table that would be too large."""
     cells = math.prod(shape)
     if cells > MAX_CELLS:
         raise DataError(
-            f"{what} would have {cells:,} cells ({' × '.join(map(str, shape))}); at most "
-            f"{MAX_CELLS:,} are made"
+            f"{what} would have {cells:,} cells ({' × '.join(map(str, shape))}); at "
+            f"most {MAX_CELLS:,} are possible"
         )
 
 
 def fill(rows: Rows, shape: tuple[int, ...], default: float, dtype: torch.dtype) -> Tensor:
-    """A table with axes (trace, arguments …, time) that has the values of rows."""
+    """Return a table with axes (trace, arguments …, time), filled with the values of rows."""
     table = torch.full(shape, default, dtype=dtype)
     table[tuple(_index(rows))] = torch.from_numpy(rows.value).to(dtype)
     return table
@@ -146,7 +146,7 @@ def _dense(
 
 
 def _few(rows: Rows | None, shape: tuple[int, ...]) -> bool:
-    """Whether facts are so few that their table would be mostly empty."""
+    """Return whether facts are so few that their table would be mostly empty."""
     facts = 0 if rows is None else len(rows.value)
     return max(SPARSE_CELLS, SPARSE_RATIO * facts) < math.prod(shape) < 2**62
 
@@ -158,13 +158,13 @@ def _sparse(rows: Rows | None, shape: tuple[int, ...], dtype: torch.dtype) -> Sp
 
 
 def _index(rows: Rows) -> list[Tensor]:
-    """For each axis of a table, where facts are; what has no time is at 0."""
+    """Return the positions of facts on each axis of a table; the time of a static fact is 0."""
     index = (rows.trace, *rows.args.T, np.maximum(rows.time, 0))
     return [torch.from_numpy(np.ascontiguousarray(i)).long() for i in index]
 
 
 def _total(name: str, table: Tensor, sorts: tuple[str, ...], facts: Facts) -> None:
-    """A function has a result wherever its arguments are present in its trace; else it is 0."""
+    """Check that a function has a result wherever its arguments are present; elsewhere it is 0."""
     missing = table.isnan()
     if table.shape[-1] > 1:
         lengths = torch.tensor(facts.lengths)

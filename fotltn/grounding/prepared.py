@@ -1,15 +1,15 @@
-"""Data in blocks of traces on disk, as Parquet with numbers for names, read a block at a time.
+"""Data in blocks of traces on disk, as Parquet files with numbers instead of names.
 
 A prepared folder holds
 
-- `prepared.json`: how many blocks, traces and facts there are, and of each sort how many entities
-  (of a local one, the most that a trace has) and which features;
-- `entities.parquet`: `sort` and `name` of the entities that all traces share, in their order;
+- `prepared.json`: the numbers of blocks, traces and facts; for each sort, its features and the
+number of entities (for a local sort, the most in a trace);
+- `entities.parquet`: the `sort` and `name` of the entities that all traces share, in order;
 - `block-000000` and so on: some traces each, with
-    - `traces.parquet`: `name` and `length` of each trace, in their order;
-    - `entities.parquet`: `sort`, `trace` and `name` of entities of local sorts, in their order;
-    - `facts/NAME.parquet`: of each predicate, function and relation the facts: `trace` (counted
-      from 0 within the block), `arg1`, `arg2` …, `time` unless it is static, and `truth` (of a
+    - `traces.parquet`: the `name` and `length` of each trace, in order;
+    - `entities.parquet`: the `sort`, `trace` and `name` of local entities, in order;
+    - `facts/NAME.parquet`: the facts of each predicate, function and relation: `trace` (counted
+    from 0 within the block), `arg1`, `arg2` …, `time` unless it is static, and `truth` (of a
       function `value`) unless all are 1;
     - `features/SORT.parquet`: `trace`, `entity`, `time` unless none changes, and a column of
       numbers for each feature.
@@ -55,7 +55,7 @@ LAYOUT = 1
 
 _ENTITIES, _TRACES = "entities.parquet", "traces.parquet"
 _MOST = 2**26  # bytes of a manifest
-_TAIL = 2**16  # bytes at the end of a Parquet file: how much is where, and between which values
+_TAIL = 2**16  # bytes at the end of a Parquet file, with its layout and statistics
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +63,14 @@ class PreparedData:
     """A prepared folder.
 
     Args:
-        folder: where it is.
-        traces: how many each block has.
-        facts: how many each block has.
-        entities: the names of those that all traces share, by sort.
-        room: for each local sort, the most entities that a trace has.
-        present: for a sort whose entities come and go, the predicates that say where they are.
-        features: of each sort that has some.
-        settings: what it was made by, if `fotltn prepare` made it.
+        folder: the folder.
+        traces: the number of traces in each block.
+        facts: the number of facts in each block.
+        entities: the names of shared entities, by sort.
+        room: the most entities in a trace, for each local sort.
+        present: the presence predicates of sorts whose entities come and go.
+        features: the features, by sort.
+        settings: a digest of the settings, if `fotltn prepare` wrote the folder.
     """
 
     folder: Path
@@ -83,11 +83,11 @@ class PreparedData:
     settings: str = ""
 
     def block(self, number: int) -> Path:
-        """The folder of a block."""
+        """Return the folder of a block."""
         return block_folder(self.folder, number)
 
     def write(self) -> None:
-        """Write what is not in the blocks; after them, so that nothing is read before."""
+        """Write the manifest after the blocks, so that an incomplete folder cannot be read."""
         named = [(sort, name) for sort, names in self.entities.items() for name in names]
         columns = {"sort": [s for s, _ in named], "name": [n for _, n in named]}
         _write(self.folder / _ENTITIES, columns)
@@ -111,12 +111,12 @@ class PreparedData:
         write_files({self.folder / MANIFEST: (json.dumps(document) + "\n").encode()})
 
     def symbols(self) -> set[str]:
-        """The predicates, functions and relations of which some block states something."""
+        """Return the predicates, functions and relations that have facts in some block."""
         folders = [self.block(number) / "facts" for number in range(len(self.traces))]
         return {path.stem for folder in folders for path in folder.glob("*.parquet")}
 
     def digest(self) -> str:
-        """A short text that other data do not have, by what files say of themselves."""
+        """Return a digest of the data, from the metadata of its files."""
         digest = hashlib.sha256((self.folder / MANIFEST).read_bytes())
         for number in range(len(self.traces)):
             for path in sorted(self.block(number).rglob("*.parquet")):
@@ -135,7 +135,7 @@ class PreparedData:
         dtype: torch.dtype = torch.float64,
         clock: Clock | None = None,
     ) -> tuple[Facts, dict[str, Features]]:
-        """The facts and the features of a block.
+        """Read the facts and the features of a block.
 
         Raises:
             DataError: a file is missing or cannot be read, or does not fit the rest.
@@ -156,17 +156,17 @@ class PreparedData:
         return facts, {s: reader.features(s, of, facts, dtype) for s, of in self.features.items()}
 
     def lengths(self, number: int) -> tuple[int, ...]:
-        """The lengths of the traces of a block.
+        """Read the lengths of the traces of a block.
 
         Raises:
-            DataError: the file that says them is missing or wrong.
+            DataError: the file with the lengths is missing or wrong.
         """
         path = self.block(number) / _TRACES
         column = checked_column(block_table(path), "length", path)
         return tuple(counted_column(column, path, "length", 1, 2**31).tolist())
 
     def _local(self, folder: Path, traces: int) -> dict[str, tuple[tuple[str, ...], ...]]:
-        """The names of entities of local sorts, by trace."""
+        """Read the names of local entities, by trace."""
         if not self.room:
             return {}
         path = folder / _ENTITIES
@@ -178,7 +178,7 @@ class PreparedData:
         by_trace: dict[str, list[list[str]]] = {s: [[] for _ in range(traces)] for s in self.room}
         for sort, trace, name in zip(sorts, where, names, strict=True):
             if sort not in by_trace:
-                raise wrong_file(path, f"'{sort}' is no local sort")
+                raise wrong_file(path, f"'{sort}' is not a local sort")
             by_trace[sort][trace].append(name)
         for sort, of_traces in by_trace.items():
             if max(map(len, of_traces)) > self.room[sort]:
@@ -187,7 +187,7 @@ class PreparedData:
 
 
 def block_folder(folder: Path, number: int) -> Path:
-    """Where a block is in a prepared folder."""
+    """Return the folder of a block in a prepared folder."""
     return folder / f"block-{number:06d}"
 
 
@@ -202,15 +202,15 @@ def write_block(
     signature: Signature,
     static: Collection[str] = (),
 ) -> int:
-    """Write the facts and the features of some traces as a block; how many facts there are.
+    """Write the facts and features of some traces as a block; return the number of facts.
 
     Args:
-        folder: of all blocks.
-        number: of the block.
-        facts: of its traces.
-        features: by sort.
-        signature: what facts are about.
-        static: the sorts of which no feature changes over time.
+        folder: the folder of all blocks.
+        number: the number of the block.
+        facts: the facts of its traces.
+        features: the features, by sort.
+        signature: the declarations of the symbols.
+        static: the sorts whose features are all static.
     """
     place = block_folder(folder, number)
     (place / "facts").mkdir(parents=True, exist_ok=True)
@@ -256,16 +256,16 @@ def write_block(
         numbers = dict(zip(of.names, rows_of, strict=True))
         if taken := sorted({*numbers} & {*index}):
             raise DataError(
-                f"a feature of '{sort}' is called '{taken[0]}', which prepared data call something "
-                "else; give the column another name"
+                f"a feature of '{sort}' is called '{taken[0]}', a name that prepared data "
+                "use for something else; rename the column"
             )
-        # Such numbers hardly shrink, and are read twice as fast so.
+        # Compression hardly helps with such numbers, and reading is twice as fast without it.
         _write(place / "features" / f"{sort}.parquet", {**index, **numbers}, "snappy")
     return count
 
 
 def _narrow(values: Floats) -> np.ndarray[Any, Any]:
-    """Numbers in four bytes, if none is lost."""
+    """Return numbers in four bytes, if that loses nothing."""
     narrow = values.astype(np.float32)
     return narrow if bool((narrow == values).all()) else values
 
@@ -284,10 +284,10 @@ def _write(path: Path, columns: Mapping[str, Any], compression: str = "zstd") ->
 
 
 def read_prepared(folder: Path, signature: Signature) -> PreparedData:
-    """What a prepared folder says of itself.
+    """Read the manifest of a prepared folder.
 
     Raises:
-        DataError: there is none, it cannot be read, or it does not fit the signature.
+        DataError: there is no manifest, it cannot be read, or it does not fit the signature.
     """
     path = folder / MANIFEST
     try:
@@ -296,7 +296,7 @@ def read_prepared(folder: Path, signature: Signature) -> PreparedData:
         raise DataError(
             Diagnostic(
                 f"there are no prepared data at '{folder}': no file '{MANIFEST}'",
-                hint="`fotltn prepare PROJECT` makes them",
+                hint="create them with `fotltn prepare PROJECT`",
             )
         ) from None
     except OSError as error:
@@ -325,7 +325,7 @@ def read_prepared(folder: Path, signature: Signature) -> PreparedData:
             str(document.get("settings", "")),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise wrong_file(path, f"it is incomplete, or another thing ({error})") from None
+        raise wrong_file(path, f"it is incomplete, or not a manifest ({error})") from None
     _check(prepared, signature, path)
     return prepared
 
@@ -337,13 +337,13 @@ def _shared(folder: Path, sorts: Iterable[str]) -> dict[str, tuple[str, ...]]:
     columns = (checked_column(table, c, path).to_pylist() for c in ("sort", "name"))
     for sort, name in zip(*columns, strict=True):
         if sort not in by_sort:
-            raise wrong_file(path, f"'{sort}' is no sort that all traces share")
+            raise wrong_file(path, f"'{sort}' is not a sort that all traces share")
         by_sort[sort].append(name)
     return {sort: tuple(names) for sort, names in by_sort.items()}
 
 
 def _check(prepared: PreparedData, signature: Signature, path: Path) -> None:
-    """See that a folder is about the sorts and predicates of a theory."""
+    """Check that a folder is about the sorts and predicates of a theory."""
     sorts = {*prepared.entities, *prepared.room}
     if sorts != set(signature.sorts):
         odd = sorted(sorts ^ set(signature.sorts))

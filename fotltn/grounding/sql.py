@@ -1,7 +1,7 @@
-"""A query as a table: DuckDB runs it, on the tables beside it and on a database of the user's.
+"""Read a query as a table: DuckDB runs it on the tables beside it, and on the user's database.
 
-The query comes with a project, so that it may read the folder that it lies in, and nothing else.
-Which database there is, the user says in the environment, not the project.
+A query comes with a project, so it may read its own folder and nothing else. The user names the
+database in the environment; a project cannot.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ _KINDS = {
     "postgresql": "postgres", "postgres": "postgres", "mysql": "mysql", "sqlite": "sqlite",
     "duckdb": "duckdb",
 }  # fmt: skip
-_URL = ("postgresql", "postgres", "mysql")  # which DuckDB takes with their scheme
+_URL = ("postgresql", "postgres", "mysql")  # DuckDB expects their whole URL
 _MOST = 1 << 20  # bytes of a query
-_BATCH = 2**17  # rows that are taken at once
-#: Functions that run a query which is given as text.
+_BATCH = 2**17  # rows to fetch at once
+#: Functions that run a query given as text.
 _RUN_TEXT = frozenset({"query", "query_table", "json_execute_serialized_sql"})
-_SHARE = 0.6  # of the memory there is, which DuckDB may have; the rest is for what takes the rows
-_USUAL = 0.8  # the share that it takes by itself
+_SHARE = 0.6  # the share of memory for DuckDB; the rest is for the consumer of the rows
+_USUAL = 0.8  # the share that DuckDB takes by default
 
 
 @dataclass(frozen=True, slots=True)
 class QueryRoom:
-    """What a query may take.
+    """The resources that a query may use.
 
     Args:
-        budget: bytes of memory for the query and for what takes its rows; without it, those that
-            the machine has.
-        folder: where DuckDB puts what memory does not hold; without it, where temporary files are.
+        budget: bytes of memory for the query and for the consumer of its rows; by default, the
+            memory of the machine.
+        folder: where DuckDB stores what does not fit into memory; by default, with temporary files.
     """
 
     budget: int | None = None
@@ -53,15 +53,15 @@ class QueryRoom:
 
 
 def no_rows(schema: pa.Schema) -> pa.RecordBatch:
-    """A batch of some columns without rows."""
+    """Return an empty batch with some columns."""
     return pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)
 
 
 def run_query(path: Path, text: bytes, room: QueryRoom) -> Iterator[pa.RecordBatch]:
-    """The rows of a query, sorted, so that they are the same each time, batch by batch.
+    """Yield the rows of a query in batches, sorted, so that they are always the same.
 
-    If there are none, there is one empty batch, which says what the columns are. What does not fit
-    into the room for it, DuckDB puts on disk, as far as it can.
+    A query without rows gives one empty batch, which names the columns. DuckDB moves data to disk,
+    if possible, when they exceed the memory.
 
     Raises:
         DataError: DuckDB is not installed, or the query or the database cannot be used.
@@ -86,7 +86,7 @@ def run_query(path: Path, text: bytes, room: QueryRoom) -> Iterator[pa.RecordBat
         try:
             statements = connection.extract_statements(query)
             if [str(one.type).rpartition(".")[2] for one in statements] != ["SELECT"]:
-                raise DataError(f"{path}: a query is one SELECT, and nothing else")
+                raise DataError(f"{path}: a query must be a single SELECT")
             if called := sorted(_called(connection, query) & closed):
                 refusal = f"{path}: a query cannot call {called[0]}, which could read anything"
                 raise DataError(Diagnostic(refusal, hint="tables of the database are db.NAME"))
@@ -106,16 +106,16 @@ def run_query(path: Path, text: bytes, room: QueryRoom) -> Iterator[pa.RecordBat
         except (duckdb.Error, pa.ArrowException) as error:
             hint = None
             if isinstance(error, duckdb.PermissionException):
-                hint = f"a query reads what lies in {folder}, or in the database of {DATABASE}"
+                hint = f"a query may read only the folder {folder}, and the database of {DATABASE}"
             elif isinstance(error, duckdb.CatalogException):
                 hint = f"there are {_tables(connection)}"
             elif isinstance(error, duckdb.OutOfMemoryException):
-                hint = "a larger budget, a query that holds less at once, or more room on disk"
+                hint = "use a larger budget, a query that needs less memory, or more space on disk"
             raise DataError(Diagnostic(f"{path}: {_said(error)}", hint=hint)) from None
 
 
 def _limit(connection: Any, budget: int | None) -> str:
-    """The memory that DuckDB may have, which counts what a container has."""
+    """Return the memory for DuckDB, within the limits of a container."""
     if budget is not None:
         return f"{int(_SHARE * budget)}B"
     ((usual,),) = connection.sql("SELECT current_setting('memory_limit')").fetchall()
@@ -129,7 +129,7 @@ def _functions(connection: Any) -> set[str]:
 
 
 def _called(connection: Any, query: str) -> set[str]:
-    """The functions that a SELECT calls, wherever it does."""
+    """Return the functions that a SELECT calls, at any depth."""
     ((tree,),) = connection.execute("SELECT json_serialize_sql(?)", [query]).fetchall()
     names, left = set(), [read_json(tree)]
     while left:
@@ -141,7 +141,7 @@ def _called(connection: Any, query: str) -> set[str]:
 
 
 def _attach(connection: Any, path: Path) -> None:
-    """Make the database of the user known as `db`, to read only."""
+    """Attach the user's database as `db`, read-only."""
     import duckdb
 
     url = os.environ.get(DATABASE)
@@ -150,33 +150,33 @@ def _attach(connection: Any, path: Path) -> None:
     scheme, _, rest = url.partition(":")
     if scheme not in _KINDS:
         known = "postgresql://…, mysql://…, sqlite:FILE or duckdb:FILE"
-        raise DataError(f"{DATABASE} in the environment is {known}, not '{scheme}:…'")
+        raise DataError(f"{DATABASE} in the environment must be {known}, not '{scheme}:…'")
     place, kind = url if scheme in _URL else rest, _KINDS[scheme]
     what = f"{path}: the database that {DATABASE} names cannot be opened"
-    if scheme not in _URL and not Path(place).is_file():  # which SQLite would find out late
+    if scheme not in _URL and not Path(place).is_file():  # SQLite would report this late
         raise DataError(f"{what}: there is no such file")
     extension = _installed(kind)
     try:
         if extension is not None:
             connection.execute(f"LOAD {_quoted(str(extension))}")
         connection.execute(f"ATTACH {_quoted(place)} AS db (TYPE {kind}, READ_ONLY)")
-    except duckdb.Error as error:  # which may show the password
+    except duckdb.Error as error:  # the message may contain the password
         said = _said(error).replace(url, "…").replace(place, "…")
         hint = None
         if kind != "duckdb" and extension is None:
             version = duckdb.__version__
-            hint = f"DuckDB gets its extension for it from the net (INSTALL {kind}), or from a "
+            hint = f"DuckDB downloads its extension (INSTALL {kind}), or takes it from a "
             hint += f"package: pip install {_package(kind)}=={version}"
         raise DataError(Diagnostic(f"{what}: {said}", hint=hint)) from None
 
 
 def _package(kind: str) -> str:
-    """The package that has DuckDB's extension for a kind of database."""
+    """Return the package with DuckDB's extension for a kind of database."""
     return f"duckdb-extension-{kind}-scanner"
 
 
 def _installed(kind: str) -> Path | None:
-    """The extension for a kind of database, if its package is installed for this DuckDB."""
+    """Return the extension for a kind of database, if its package is installed."""
     import duckdb
 
     module = importlib.util.find_spec(_package(kind).replace("-", "_"))
@@ -187,7 +187,7 @@ def _installed(kind: str) -> Path | None:
 
 
 def _views(folder: Path) -> Iterator[str]:
-    """Statements that name the tables of a folder: files, and folders of Parquet files."""
+    """Yield statements that name the tables of a folder: files, and folders of Parquet files."""
     for path in sorted(folder.iterdir()):
         endings = [e for e in _READERS if path.name.lower().endswith(e)]
         if path.is_file() and endings:

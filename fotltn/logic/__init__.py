@@ -1,1 +1,1 @@
-"""Syntax trees to checked core formulas."""
+"""Check syntax trees, and turn them into core formulas."""

@@ -1,4 +1,4 @@
-"""Checking: a formula or theory of the syntax to the core language, or all its errors at once."""
+"""Check formulas and theories: build the core language, or report all errors at once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from fotltn.syntax import theory as th
 from fotltn.syntax.show import theory_html
 from fotltn.tree import children, events, written_out
 
-#: A formula with more parts, counting shared ones each time, is refused.
+#: The most parts of a formula, counting shared parts each time.
 MAX_NODES = 2_000_000
 
 
@@ -51,25 +51,25 @@ class CheckedAxiom:
 
 @dataclass(frozen=True, slots=True)
 class CheckedTheory:
-    """A theory in which everything fits, with what is merely odd as warnings."""
+    """A theory without errors; oddities are warnings."""
 
     signature: Signature
     axioms: tuple[CheckedAxiom, ...]
     warnings: tuple[Diagnostic, ...]
 
     def __getitem__(self, name: str) -> CheckedAxiom:
-        """The axiom of that name."""
+        """Return the axiom with a name."""
         return self.axiom(name)
 
     def __iter__(self) -> Iterator[CheckedAxiom]:
-        """The axioms."""
+        """Iterate over the axioms."""
         return iter(self.axioms)
 
     def axiom(self, name: str) -> CheckedAxiom:
-        """The axiom of that name.
+        """Return the axiom with a name.
 
         Raises:
-            DataError: there is none.
+            DataError: there is no such axiom.
         """
         for axiom in self.axioms:
             if axiom.name == name:
@@ -80,7 +80,7 @@ class CheckedTheory:
 
     @property
     def source(self) -> th.Theory:
-        """The theory as it is written."""
+        """The theory as written."""
         axioms = tuple(th.Axiom(a.name, a.source, a.weight, a.hard) for a in self.axioms)
         return th.Theory(self.signature.declarations, axioms)
 
@@ -96,10 +96,10 @@ def check(theory: th.Theory, *, used: Collection[str] = ()) -> CheckedTheory:
 
     Args:
         theory: the theory.
-        used: names that something else than its axioms uses, so that there is no warning.
+        used: names that something other than the axioms uses, to avoid a warning.
 
     Raises:
-        CheckError: with every error of every declaration and axiom.
+        CheckError: lists every error of every declaration and axiom.
 
     >>> import fotltn as fot
     >>> theory = fot.parse("predicate Near, Stop\naxiom Obey: G(Near -> WX Stop)")
@@ -145,13 +145,13 @@ def check_formula(
 
     Args:
         formula: the formula, or its text.
-        signature: what it may use, or the theory that declares it. Without one, predicates,
-            functions, relations and sorts are taken from how the formula uses them.
-        constants: names that, where nothing binds them, are entities and not free variables.
-        sorts: of free variables, where their use does not tell.
+        signature: the symbols that it may use, or a theory that declares them. Without one,
+            predicates, functions, relations and sorts are inferred from the formula.
+        constants: names that stand for entities, not free variables, unless they are bound.
+        sorts: the sorts of free variables, if their use does not determine them.
 
     Raises:
-        CheckError: with every error of the formula.
+        CheckError: lists every error of the formula.
         LimitError: the formula has more than `MAX_NODES` parts.
 
     >>> import fotltn as fot
@@ -179,11 +179,12 @@ def check_formula(
 
 
 def _limit(formula: f.Formula) -> None:
-    """Refuse a formula that shares parts so often that, written out, it would not end."""
+    """Raise an error for a formula whose shared parts make it endless when written out."""
     nodes = written_out(formula)
     if nodes > MAX_NODES:
         raise LimitError(
-            f"the formula has {nodes:,} parts when written out; at most {MAX_NODES:,} are checked"
+            f"the formula has {nodes:,} parts when written out; at most {MAX_NODES:,} "
+            "can be checked"
         )
 
 
@@ -207,7 +208,7 @@ def _resolve(
 
 
 def _name_sorts(symbols: Symbols, scope: Scope) -> None:
-    """Name the sorts that a formula without a signature leaves open, by where they are used."""
+    """Name the sorts that a formula without a signature leaves open, after their use."""
     functions = symbols.functions.items()
     every = [*symbols.predicates.items(), *symbols.relations.items()]
     every += [(name, args) for name, (args, _) in functions]
@@ -239,7 +240,7 @@ def _inferred(symbols: Symbols) -> Signature:
 
 
 def _sorts(declarations: Iterable[th.Declaration]) -> set[str]:
-    """The sorts that declarations mention."""
+    """Return the sorts that declarations mention."""
     return {sort for item in declarations for sort in th.sorts_of(item)}
 
 
@@ -293,7 +294,7 @@ _SAME: dict[type[f.Syntax], Callable[..., c.Formula]] = {
 
 
 def _lower(formula: f.Formula, scope: Scope, intern: dict[c.Core, c.Core]) -> c.Formula:
-    """Second pass: build the core formula, reading off what the first pass resolved."""
+    """Build the core formula from the names that the first pass resolved."""
     resolved = iter(scope.resolved)
     frames: list[list[ScopedVariable]] = []
     stack: list[c.Core] = []

@@ -1,7 +1,7 @@
-"""The core language: what is left of a formula when names are resolved and sugar is gone.
+"""The core language: formulas with resolved names and without syntactic sugar.
 
 Every later stage handles these nodes and no others. Variables carry the axis that their
-quantifier opens, so that a formula with free variables is a value with named axes.
+quantifier opens, so a formula with free variables is a value with named axes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ REAL = "real"  # the built-in sort of numbers
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """What a quantifier runs over: the entities of a sort, or the tuples of a relation."""
+    """The range of a quantifier: the entities of a sort, or the tuples of a relation."""
 
     name: str
     sort: str | None = None
@@ -27,7 +27,7 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Steps away from the present, `low` to `high` inclusive; no `high`: to the trace's end."""
+    """Steps from the present, `low` to `high` inclusive; None means the end of the trace."""
 
     low: int = 0
     high: int | None = None
@@ -39,7 +39,7 @@ class Core(Node):
     __slots__ = ()
 
     def __repr__(self) -> str:
-        """The kind and size, not the whole tree, which may be very deep."""
+        """Return the kind and size, not the whole tree, which may be very deep."""
         return f"<{type(self).__name__} of {sum(1 for _ in postorder(self))} nodes>"
 
 
@@ -57,7 +57,7 @@ class Formula(Core):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Variable(Term):
-    """The entity at the present place of an axis; of a tuple, the one in a column."""
+    """The entity at the current place of an axis; for a tuple, the entity in one column."""
 
     axis: Axis
     sort: str
@@ -97,7 +97,7 @@ class Truth(Formula):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Edge(Formula):
-    """True exactly at the last point, or (`past`) at the first."""
+    """True exactly at the last time point or, if `past`, at the first."""
 
     past: bool
 
@@ -162,7 +162,7 @@ class Implies(Connective):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Quantifier(Formula):
-    """∀ (`universal`) or ∃ over axes, at those bindings whose guard is true."""
+    """∀ (`universal`) or ∃ over axes, for the bindings whose guard is true."""
 
     universal: bool
     axes: tuple[Axis, ...]
@@ -201,7 +201,7 @@ class Until(Formula):
     past: bool
 
 
-#: Every kind of term and of formula that there is, for matches that must cover all of them.
+#: All kinds of terms and formulas, for matches that must cover every one of them.
 AnyTerm = Variable | Constant | Number | Apply
 AnyFormula = (
     Truth | Edge | Atom | Equal | Compare | Not | And | Or | Implies | Quantifier | Shift
@@ -212,6 +212,6 @@ AnyNode = AnyTerm | AnyFormula
 
 
 def closed(node: Formula) -> AnyFormula:
-    """The same formula as one of the kinds that there are, so that a match can be exhaustive."""
+    """Return the formula typed as one of the known kinds, so that a match can be exhaustive."""
     assert isinstance(node, AnyFormula)
     return node

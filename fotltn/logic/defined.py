@@ -1,11 +1,11 @@
-"""Definitions in a theory: hard axioms that say what a predicate is, in terms of the others.
+"""Find definitions: hard axioms that determine a predicate in terms of others.
 
-A soft axiom may be broken, so that it defines nothing. A hard one is a conjunction of clauses
-`forall x…. G(a -> b)`, of which `<->` is two. A clause with a learned predicate on one side says
-what that predicate needs, or what is enough for it: `forall x, y. G(a(x, y) -> p(y))` says that
-`exists x. a(x, y)` is enough. What is needed defines the predicate if each of its alternatives is
-enough, and what is enough does if each of its parts is needed. Formulas are compared by their
-truth in two-valued logic, as far as names of variables, negation, and the order of parts go.
+A soft axiom may be broken, so it defines nothing. A hard axiom is a conjunction of clauses `forall
+x…. G(a -> b)`; `<->` gives two of them. A clause with a learned predicate on one side states a
+necessary or a sufficient condition for it: `forall x, y. G(a(x, y) -> p(y))` says that `exists x.
+a(x, y)` is sufficient. A necessary condition defines the predicate if each of its alternatives is
+sufficient, and a sufficient one does if each of its parts is necessary. Formulas are compared by
+their truth in two-valued logic, up to the names of variables, negation, and the order of parts.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from fotltn.tree import Node, children, fold, parts, transform
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """What a predicate is: `name(axes…)` is `formula`; if it is static, at the first point.
+    """A definition: `name(axes…)` is `formula`; for a static predicate, at the first time point.
 
     Attributes:
         name: the predicate.
         axes: the variables of its arguments, in order; no others are free in the formula.
-        formula: what it is.
-        axioms: the names of the axioms that say so.
+        formula: the formula that defines it.
+        axioms: the names of the axioms that state the definition.
     """
 
     name: str
@@ -44,11 +44,11 @@ class Definition:
 
 @dataclass(frozen=True, slots=True)
 class Definitions:
-    """What a theory defines.
+    """The definitions of a theory.
 
     Attributes:
-        by_name: the definitions, each after those that it uses.
-        axioms: the names of the axioms that hold by definition, as they say nothing else.
+        by_name: the definitions, each after the ones that it uses.
+        axioms: the names of the axioms that only state definitions, and so always hold.
     """
 
     by_name: Mapping[str, Definition]
@@ -59,7 +59,7 @@ class Definitions:
 class _Clause:
     """`forall axes. guards -> (left -> right)`, at the first point or at all.
 
-    Without sides, anything else.
+    Without sides, the clause has another form.
     """
 
     axiom: str
@@ -70,21 +70,21 @@ class _Clause:
     sides: tuple[c.Formula, c.Formula] | None
 
 
-#: A part of a formula: its number, and where its free variables are in a head.
+#: A part of a formula: its number, and the places of its free variables in a head.
 _Part = tuple[int, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class _OneWay:
-    """What a clause says of a predicate: what it needs, or what is enough for it.
+    """A necessary or sufficient condition for a predicate, from a clause.
 
     Attributes:
         clause: the clause.
         atom: the predicate, with variables.
-        formula: what it needs, or what is enough.
-        needed: which of these.
-        some: the parts of which one must be true for the formula to be.
-        all: the parts that all must be true for it.
+        formula: the condition.
+        needed: whether the condition is necessary; otherwise it is sufficient.
+        some: the parts of which at least one must be true.
+        all: the parts that must all be true.
     """
 
     clause: _Clause
@@ -95,10 +95,11 @@ class _OneWay:
     all: frozenset[_Part]
 
     def said_with(self, others: Iterable[_OneWay]) -> list[_Clause] | None:
-        """The clauses that say that the formula is what the predicate is; None if it is not."""
+        """Return the clauses by which the formula defines the predicate; None if it does not."""
         same = [one for one in others if one.needed is self.needed]
         opposite = [one for one in others if one.needed is not self.needed]
-        # What is needed is enough if each alternative is, and what is enough is needed if all is.
+        # A necessary condition is sufficient if each alternative is; a sufficient one is necessary
+        # if each part is.
         mine = self.some if self.needed else self.all
         theirs = [one.some if self.needed else one.all for one in opposite]
         if not mine <= frozenset().union(*theirs):
@@ -115,15 +116,15 @@ def definitions_in(
     learned: Collection[str],
     others: Mapping[str, Collection[str]] | None = None,
 ) -> Definitions:
-    """What the hard axioms of a theory define.
+    """Return the definitions in the hard axioms of a theory.
 
-    Of several definitions of a predicate the first counts; one that would depend on itself
-    through those before it does not. What does not count stays an axiom.
+    The first of several definitions of a predicate counts. A definition that would depend on itself
+    through earlier ones does not count. Axioms whose definition does not count stay axioms.
 
     Args:
         theory: the theory.
         learned: the predicates that may be defined.
-        others: what definitions that the theory does not state use, by predicate.
+        others: the predicates that definitions outside the theory use, by predicate.
     """
     signature, forms = theory.signature, _Forms()
     axioms = [axiom for axiom in theory.axioms if axiom.hard]
@@ -156,7 +157,7 @@ def definitions_in(
 
 
 def _clauses(axiom: str, formula: c.Formula, number: int, signature: Signature) -> list[_Clause]:
-    """The clauses of an axiom, numbered from `number` on."""
+    """Yield the clauses of an axiom, numbered from `number`."""
     clauses: list[_Clause] = []
     for one in said_at_once(formula, signature):
         sides = (one.body.left, one.body.right) if isinstance(one.body, c.Implies) else None
@@ -168,7 +169,7 @@ def _clauses(axiom: str, formula: c.Formula, number: int, signature: Signature) 
 def _readings(
     clause: _Clause, learned: Collection[str], signature: Signature, forms: _Forms
 ) -> Iterator[_OneWay]:
-    """What a clause says of learned predicates."""
+    """Yield the conditions that a clause states for learned predicates."""
     if clause.sides is None:
         return
     for side, other in (clause.sides, clause.sides[::-1]):
@@ -200,7 +201,7 @@ def _readings(
 
 
 def _is_head(atom: c.Atom, axes: tuple[c.Axis, ...]) -> bool:
-    """Whether the arguments are variables of the quantifiers, each once, over a sort each."""
+    """Return whether the arguments are distinct quantified variables, each over a sort."""
     if not all(isinstance(a, c.Variable) and a.column is None for a in atom.args):
         return False
     names = _axes(atom)
@@ -208,7 +209,7 @@ def _is_head(atom: c.Atom, axes: tuple[c.Axis, ...]) -> bool:
 
 
 def _merged(node: c.Core) -> c.Core:
-    """Two quantifiers of the same kind as one."""
+    """Merge two quantifiers of the same kind."""
     if isinstance(node, c.Quantifier):
         inner = node.body
         if isinstance(inner, c.Quantifier) and inner.universal is node.universal:
@@ -222,9 +223,9 @@ _MOST_PARTS = 64
 
 
 def _parts(formula: c.Formula, universal: bool) -> list[c.Formula]:
-    """The parts of a formula in normal form that are all needed, or of which one is enough.
+    """Return the parts of a formula in normal form: all are necessary, or one is sufficient.
 
-    Quantifiers go into time, as `F exists x. a` is `exists x. F a`.
+    Quantifiers move into temporal operators, because `F exists x. a` is `exists x. F a`.
     """
     join = c.And if universal else c.Or
     result: list[c.Formula] = []
@@ -271,7 +272,7 @@ def _negated(formula: c.Formula) -> c.Formula:
 
 
 def _reaches(names: set[str], goal: str, uses: Mapping[str, set[str]]) -> bool:
-    """Whether definitions lead from names to a goal."""
+    """Return whether definitions lead from some names to a goal."""
     stack, seen = [*names], {*names}
     while stack:
         following = uses.get(stack.pop(), set()) - seen
@@ -284,25 +285,25 @@ _Form = tuple[int, tuple[c.Axis, ...]]
 
 
 class _Forms:
-    """Numbers for formulas: the same for those that differ in the names of variables alone.
+    """Numbers for formulas: equal for formulas that differ only in the names of variables.
 
     A node has the number of its kind, its fields and its parts, and its free axes in the order in
-    which they occur; where a part has them is counted in that order. So parts that are shared are
-    numbered once, wherever they stand. The order of what `&`, `|` and quantifiers join is none.
+    which they occur; the places of a part's axes are counted in that order. So shared parts are
+    numbered once, wherever they occur. The operands of `&`, `|` and quantifiers have no order.
     """
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[object, ...], int] = {}
 
     def of(self, formula: c.Formula, head: tuple[c.Axis, ...]) -> _Part:
-        """The number of a formula, and where its free variables are in a head."""
+        """Return the number of a formula, and the places of its free variables in a head."""
         number, free, _ = fold(formula, self._visit)
         return number, tuple(head.index(axis) for axis in free)
 
     def _visit(
         self, node: c.AnyNode, below: list[tuple[int, tuple[c.Axis, ...], tuple[_Form, ...]]]
     ) -> tuple[int, tuple[c.Axis, ...], tuple[_Form, ...]]:
-        """The number of a node, its free axes, and the forms that it joins."""
+        """Return the number of a node, its free axes, and the forms that it joins."""
         bound: tuple[c.Axis, ...] = ()
         fields: tuple[object, ...] = tuple(p for p in parts(node) if not _is_nodes(p))
         forms: list[_Form] = [(number, axes) for number, axes, _ in below]
@@ -337,9 +338,9 @@ class _Forms:
 
 
 def _free(forms: Sequence[_Form]) -> tuple[c.Axis, ...]:
-    """The free axes of forms, in the order in which they occur."""
+    """Return the free axes of forms, in order of occurrence."""
     return tuple(dict.fromkeys(axis for _, axes in forms for axis in axes))
 
 
 def _is_nodes(part: object) -> bool:
-    return isinstance(part, Node | tuple)  # tuples are of nodes, or of axes
+    return isinstance(part, Node | tuple)  # tuples contain nodes or axes

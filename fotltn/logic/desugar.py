@@ -1,4 +1,4 @@
-"""Temporal operators of the syntax as core nodes; each equation holds in every semantics.
+"""Write temporal operators as core nodes; each equation holds in every semantics.
 
     F+ a = F[>=1] a            a U+ b = X(a U b)              a W b = (a U b) | G a
     G+ a = G[>=1] a            a R+ b = WX(a R b)             a M b = (a R b) & F a
@@ -19,12 +19,12 @@ _DUAL = {Temporal.U: False, Temporal.R: True, Temporal.S: False, Temporal.T: Tru
 
 
 def iff(left: c.Formula, right: c.Formula) -> c.Formula:
-    """Both implications."""
+    """Build `a <-> b` as both implications."""
     return c.And(c.Implies(left, right), c.Implies(right, left))
 
 
 def unary(op: Temporal, arg: c.Formula, bound: Bound | None, strict: bool) -> c.Formula:
-    """X, WX, F, G and their mirrors."""
+    """Build X, WX, F, G and their mirrors."""
     past = op.value.past
     if op in _WEAK_STEPS:
         return c.Shift(arg, bound.low if bound else 1, past, _WEAK_STEPS[op])
@@ -34,7 +34,7 @@ def unary(op: Temporal, arg: c.Formula, bound: Bound | None, strict: bool) -> c.
 def binary(
     op: Temporal, left: c.Formula, right: c.Formula, bound: Bound | None, strict: bool
 ) -> c.Formula:
-    """U, R, W, M and S, T."""
+    """Build U, R, W, M and S, T."""
     past = op.value.past
     if op in _DUAL:
         return _until(_DUAL[op], left, right, bound, strict, past)

@@ -1,6 +1,6 @@
 """Negation normal form: negation at atoms only.
 
-All of it is two-valued: the laws that are used here do not hold for degrees.
+This is for two-valued logic only: the laws do not hold for degrees.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ TRUE, FALSE = c.Truth(True), c.Truth(False)
 
 
 def both(a: c.Formula, b: c.Formula) -> c.Formula:
-    """`a & b`, without constants."""
+    """Build `a & b`, without constants."""
     if FALSE in (a, b):
         return FALSE
     return b if a == TRUE else a if b == TRUE or a == b else c.And(a, b)
 
 
 def either(a: c.Formula, b: c.Formula) -> c.Formula:
-    """`a | b`, without constants."""
+    """Build `a | b`, without constants."""
     if TRUE in (a, b):
         return TRUE
     return b if a == FALSE else a if b == FALSE or a == b else c.Or(a, b)
 
 
 def nnf(formula: c.Formula) -> c.Formula:
-    """Negation normal form: ¬ at atoms only; ∧, ∨, quantifiers without guards, X and U, and duals.
+    """Return the negation normal form: ¬ at atoms only, and no guards.
 
     `F a` is `true U a`, `G a` is `false R a`, and a guard is part of the body.
     """
@@ -39,7 +39,7 @@ Signs = tuple[c.Formula, c.Formula]
 
 
 def _both_signs(node: c.AnyNode, below: list[Signs]) -> Signs:
-    """A formula in normal form, and its negation."""
+    """Return a formula in normal form, and its negation."""
     match node:
         case c.Truth(value):
             return c.Truth(value), c.Truth(not value)
@@ -90,14 +90,14 @@ def _both_signs(node: c.AnyNode, below: list[Signs]) -> Signs:
 
 
 def _shifted(arg: c.Formula, steps: int, past: bool, weak: bool) -> c.Formula:
-    """A shift; of a shift of the same kind, both in one."""
+    """Build a shift; two shifts of the same kind become one."""
     if isinstance(arg, c.Shift) and (arg.past, arg.weak) == (past, weak):
         return c.Shift(arg.arg, arg.steps + steps, past, weak)
     return c.Shift(arg, steps, past, weak)
 
 
 def until(dual: bool, left: c.Formula, right: c.Formula, window: c.Window, past: bool) -> c.Formula:
-    """`left U right`, or its dual, without constants."""
+    """Build `left U right`, or its dual, without constants."""
     if right == c.Truth(dual) or (window.high is not None and window.high < window.low):
         return c.Truth(dual)
     return right if window == c.Window(0, 0) else c.Until(dual, left, right, window, past)

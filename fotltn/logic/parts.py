@@ -1,4 +1,4 @@
-"""What formulas are made of: symbols, free variables, operands, and what changes over time."""
+"""The parts of formulas: symbols, free variables, operands, and what changes over time."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from fotltn.tree import Node, children, postorder
 
 
 def predicates_in(*roots: c.Core) -> set[str]:
-    """The predicates of formulas."""
+    """Return the predicates in formulas."""
     return {node.predicate for node in postorder(*roots) if isinstance(node, c.Atom)}
 
 
 def symbols(formula: c.Formula) -> list[str]:
-    """The predicates and functions of a formula, which share one space of names."""
+    """Return the predicates and functions of a formula, which share one namespace."""
     return [
         node.predicate if isinstance(node, c.Atom) else node.function
         for node in postorder(formula)
@@ -25,12 +25,12 @@ def symbols(formula: c.Formula) -> list[str]:
 
 
 def changes(signature: Signature, *roots: c.Core) -> bool:
-    """Whether formulas or terms may depend on the time point."""
+    """Return whether formulas or terms may depend on the time point."""
     return any(_moves(node, signature) for node in postorder(*roots))
 
 
 def _moves(node: c.Core, signature: Signature) -> bool:
-    """Whether a node depends on the time point by itself."""
+    """Return whether a node itself depends on the time point."""
     assert isinstance(node, c.AnyNode)
     match node:
         case c.Atom(name):
@@ -50,17 +50,18 @@ def _moves(node: c.Core, signature: Signature) -> bool:
 
 @lru_cache(maxsize=1000)
 def free_axes(node: c.Core) -> frozenset[c.Axis]:
-    """The axes that a formula or term depends on."""
+    """Return the axes that a formula or term depends on."""
     return free_axes_of_all(node)[node]
 
 
 def free_axes_of_all(*roots: Node) -> dict[c.Core, frozenset[c.Axis]]:
-    """The same for each part of formulas, also of those inside expressions; children first."""
+    """Return the free axes of each part of formulas or expressions, children first."""
     free: dict[c.Core, frozenset[c.Axis]] = {}
     for node in postorder(*roots):
         if not isinstance(node, c.Core):
             continue
-        axes = frozenset[c.Axis]().union(*(free[child] for child in children(node)))  # type: ignore[index]
+        # type: ignore[index]
+        axes = frozenset[c.Axis]().union(*(free[child] for child in children(node)))
         if isinstance(node, c.Variable):
             axes = axes | {node.axis}
         elif isinstance(node, c.Quantifier):
@@ -70,7 +71,7 @@ def free_axes_of_all(*roots: Node) -> dict[c.Core, frozenset[c.Axis]]:
 
 
 def operands(formula: c.Formula, kind: type[c.Connective]) -> list[c.Formula]:
-    """The operands of nested connectives of a kind, in the order in which they are written.
+    """Return the operands of nested connectives of one kind, in written order.
 
     >>> p, q = c.Atom("p", ()), c.Atom("q", ())
     >>> operands(c.And(p, c.And(q, p)), c.And) == [p, q, p]
@@ -87,5 +88,5 @@ def operands(formula: c.Formula, kind: type[c.Connective]) -> list[c.Formula]:
 
 
 def conjuncts(formula: c.Formula | None) -> list[c.Formula]:
-    """What must all be true for a formula to be true; nothing for no formula."""
+    """Return the formulas that must all be true for a formula to be true; empty for None."""
     return [] if formula is None else operands(formula, c.And)

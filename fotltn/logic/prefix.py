@@ -1,4 +1,4 @@
-"""What formulas begin with: ∀ and G, which tell their cells; and ∧, which joins what they say."""
+"""The prefixes of formulas: ∀ and G, which determine the cells, and ∧ between conjuncts."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ class Prefix:
 
     @property
     def axes(self) -> tuple[c.Axis, ...]:
-        """The axes that the layers bind."""
+        """Return the axes that the layers bind."""
         return tuple(a for n in self.layers if isinstance(n, c.Quantifier) for a in n.axes)
 
     @property
     def timed(self) -> bool:
-        """Whether the body is read at more points than the first."""
+        """Whether the body is read at more time points than the first."""
         return any(isinstance(n, c.Aggregate) for n in self.layers)
 
     @property
     def rule(self) -> tuple[c.Formula, c.Formula] | None:
-        """Antecedent and consequent, if the body is an implication."""
+        """The antecedent and the consequent, if the body is an implication."""
         return (self.body.left, self.body.right) if isinstance(self.body, c.Implies) else None
 
 
 def prefix(formula: c.Formula) -> Prefix:
-    """All ∀ and G (or H) that a formula begins with."""
+    """Split off all ∀ and G (or H) at the beginning of a formula."""
     layers: list[Layer] = []
     while isinstance(formula, Layer) and formula.universal:
         layers.append(formula)
@@ -45,12 +45,12 @@ def prefix(formula: c.Formula) -> Prefix:
 
 
 def outer(every: Prefix, count: int) -> Prefix:
-    """The first layers alone; the others belong to the body."""
+    """Keep only the first layers; the others belong to the body."""
     return Prefix(every.layers[:count], rebuild(every.layers[count:], every.body))
 
 
 def rebuild(layers: tuple[Layer, ...], body: c.Formula) -> c.Formula:
-    """The formula of layers around a body."""
+    """Put layers around a body again."""
     for layer in reversed(layers):
         if isinstance(layer, c.Quantifier):
             body = replace(layer, body=body)
@@ -60,12 +60,12 @@ def rebuild(layers: tuple[Layer, ...], body: c.Formula) -> c.Formula:
 
 
 def is_always(node: c.Aggregate) -> bool:
-    """Whether it is a G without bounds."""
+    """Return whether a node is a G without bounds."""
     return node.universal and node.window == c.Window() and not node.past
 
 
 def at_first(formula: c.Formula, signature: Signature) -> c.Formula:
-    """What is true at any point if a formula is true at the first one."""
+    """Return what is true at every time point if a formula is true at the first one."""
     if not changes(signature, formula):
         return formula
     return c.Aggregate(False, c.And(c.Edge(past=True), formula), c.Window(), past=True)
@@ -73,13 +73,13 @@ def at_first(formula: c.Formula, signature: Signature) -> c.Formula:
 
 @dataclass(frozen=True, slots=True)
 class Conjunct:
-    """One of the things that a formula says at once: `forall axes. guards -> body`.
+    """A conjunct of a formula: `forall axes. guards -> body`.
 
     Args:
         axes: the variables.
-        always: whether it is said of all points, or of the first alone.
-        guards: the bindings that it is said of are those for which these are true.
-        body: what is said, which is no conjunction.
+        always: whether it holds at all time points, or only at the first.
+        guards: the conjunct is about the bindings for which these are true.
+        body: the statement, which is not a conjunction.
     """
 
     axes: tuple[c.Axis, ...]
@@ -89,9 +89,9 @@ class Conjunct:
 
 
 def said_at_once(formula: c.Formula, signature: Signature) -> list[Conjunct]:
-    """A formula as a conjunction, whose parts are taken out of ∀ and G.
+    """Return the conjuncts of a formula, taken out of ∀ and G.
 
-    All of it is two-valued: the laws that are used here do not hold for degrees.
+    This is for two-valued logic only: the laws do not hold for degrees.
     """
     result: list[Conjunct] = []
     waiting = [Conjunct((), False, (), formula)]

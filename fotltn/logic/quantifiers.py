@@ -1,7 +1,7 @@
-"""Quantifiers moved inwards, past connectives and operators of time.
+"""Move quantifiers inwards, past connectives and temporal operators.
 
-All of it is two-valued: the laws that are used here do not hold for degrees. Quantifiers run over
-something, so that one may be left out where its variables do not occur.
+This is for two-valued logic only: the laws do not hold for degrees. Domains are not empty, so a
+quantifier may be dropped where its variables do not occur.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from fotltn.tree import postorder
 def pushed_in(
     axes: tuple[c.Axis, ...], body: c.Formula, moving: Callable[[c.Core], bool]
 ) -> c.Formula:
-    """`forall axes. body`, with the quantifiers as far in as they go; in normal form.
+    """Return `forall axes. body` with the quantifiers as far inside as possible, in normal form.
 
     Args:
         axes: the variables.
-        body: in normal form.
-        moving: whether a node is one that quantifiers should not have beneath them; past operators
-            of time they move for these alone.
+        body: a formula in normal form.
+        moving: whether quantifiers should move below a node; they move past temporal operators only
+            for such nodes.
     """
     return _pushed(True, axes, body, moving)
 
@@ -62,7 +62,7 @@ def _pushed(
         case c.Until(dual, left, right) as until if dual is universal:
             return outside if free_axes(left) & {*axes} else replace(until, right=inner(right))
         case c.Until(_, left, right) as until:
-            # The first point at which the right side decides is the same for all.
+            # The first time point at which the right side decides is the same for all bindings.
             return outside if free_axes(right) & {*axes} else replace(until, left=inner(left))
         case c.Shift(arg, _, _, weak) as shift if weak is universal:
             return replace(shift, arg=inner(arg))
@@ -78,7 +78,7 @@ def _pushed(
 def _sharing(
     parts: Sequence[c.Formula], axes: tuple[c.Axis, ...]
 ) -> list[tuple[frozenset[c.Axis], list[c.Formula]]]:
-    """Parts in groups, with the variables of each: those that share one stay together."""
+    """Group parts that share variables, with the variables of each group."""
     groups: list[tuple[frozenset[c.Axis], list[c.Formula]]] = []
     for part in parts:
         mine = free_axes(part) & {*axes}

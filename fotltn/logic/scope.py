@@ -1,7 +1,7 @@
-"""First pass of checking: every name to what it means, every term to its sort.
+"""The first pass of checking: resolve every name, and find the sort of every term.
 
-Sorts that are not written are inferred from use: each variable and each argument place has a
-cell, and using one in the other's place makes the two cells one.
+Sorts that are not written are inferred: each variable and each argument place has a cell, and using
+a variable at a place joins the two cells.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ class OpenSort:
     __slots__ = ("_parent", "_sort")
 
     def __init__(self, sort: str | None = None) -> None:
-        """A cell of its own."""
+        """Start as a separate cell."""
         self._parent: OpenSort | None = None
         self._sort = sort
 
     def root(self) -> OpenSort:
-        """The cell that stands for all those joined with this one."""
+        """The cell that represents all cells joined with this one."""
         cell = self
         while cell._parent is not None:
             cell = cell._parent
@@ -41,11 +41,11 @@ class OpenSort:
         return self.root()._sort
 
     def assign(self, sort: str) -> None:
-        """Settle the sort."""
+        """Set the sort."""
         self.root()._sort = sort
 
     def join(self, other: OpenSort) -> bool:
-        """Make the two one; False if they have different sorts."""
+        """Join two cells; return False if they have different sorts."""
         a, b = self.root(), other.root()
         if a is b:
             return True
@@ -72,7 +72,7 @@ class ScopedVariable:
 
 @dataclass(slots=True)
 class Symbols:
-    """Cells of the argument places of predicates and functions, declared or inferred."""
+    """The cells of the argument places of predicates and functions, declared or inferred."""
 
     signature: Signature
     infer: bool = False
@@ -84,7 +84,7 @@ class Symbols:
     used_sorts: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        """Fill in what is declared."""
+        """Fill in the declared sorts."""
         sig = self.signature
         self.predicates = {n: tuple(map(OpenSort, d.sorts)) for n, d in sig.predicates.items()}
         self.functions = {
@@ -95,12 +95,12 @@ class Symbols:
 
 
 class Scope:
-    """Resolves one formula; `resolved` lists, in walking order, what the second pass needs."""
+    """Resolves one formula; `resolved` lists what the second pass needs, in order."""
 
     def __init__(
         self, symbols: Symbols, default_sort: str | None, free_allowed: bool = True
     ) -> None:
-        """Resolve against symbols; a variable of no known sort gets `default_sort`."""
+        """Resolve against symbols; a variable without a known sort gets `default_sort`."""
         self.symbols = symbols
         self.diagnostics: list[Diagnostic] = []
         self.resolved: list[ScopedVariable | list[ScopedVariable] | OpenSort] = []
@@ -115,7 +115,7 @@ class Scope:
         self._entities: list[tuple[f.Const, OpenSort]] = []
 
     def run(self, formula: f.Formula) -> None:
-        """Walk the formula, then settle the sorts that are still open."""
+        """Walk the formula, then set the sorts that are still open."""
         self._names = {n.name for n in postorder(formula) if isinstance(n, f.Var)}
         for entering, node in events(formula):
             if entering:
@@ -124,13 +124,13 @@ class Scope:
                 self._leave(node)
 
     def open_sorts(self) -> list[tuple[str, OpenSort]]:
-        """Free variables and entities whose sort nothing tells."""
+        """Return the free variables and entities whose sort is unknown."""
         free = [(b.name, b.cell) for b in self.free.values()]
         named = [(node.name, cell) for node, cell in self._entities]
         return [(name, cell) for name, cell in free + named if cell.sort is None]
 
     def settle(self) -> None:
-        """Give the default sort to what has none, or complain, unless another error explains it."""
+        """Set the default sort where none is known, or report an error if no other explains it."""
         failed = any(d.severity is Severity.ERROR for d in self.diagnostics)
         for node, cell in self._entities:
             if cell.sort is None and self._default is not None:
@@ -149,7 +149,7 @@ class Scope:
                 message = f"cannot tell the sort of '{binding.name}'"
                 hint = f"write it: forall {binding.name}: sort. …"
                 if binding.name in self.free and self.free[binding.name] is binding:
-                    hint = f"'{binding.name}' needs to stand in a predicate or function, too"
+                    hint = f"'{binding.name}' must also occur in a predicate or function"
                 self._error(message, binding.span, hint)
             elif binding.cell.sort == REAL:
                 message = f"'{binding.name}' would range over numbers, which cannot be listed"
@@ -273,12 +273,13 @@ class Scope:
                 )
 
     def _unique(self, name: str, frame: list[ScopedVariable]) -> str:
-        """The name itself, or with a number where an enclosing quantifier has taken it."""
+        """Return the name, with a number if an enclosing quantifier already uses it."""
         taken = self._taken.union(b.unique for b in frame) if frame else self._taken
         if name not in taken:
             return name
-        number = len(self._env.get(name, ())) or 1  # each that is open has a smaller one, or none
-        # A free variable may have the name that we would make up.
+        # each open quantifier has a smaller number, or none
+        number = len(self._env.get(name, ())) or 1
+        # A free variable may already have the generated name.
         while (made := f"{name}_{number}") in taken or made in self._names:
             number += 1
         return made

@@ -1,4 +1,4 @@
-"""The signature: what a theory declares, by name."""
+"""The signature: the declarations of a theory, by name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fotltn.syntax import theory as th
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Declarations by name. Sorts have names of their own; all other symbols share one space."""
+    """Declarations by name. Sorts have a separate namespace; all other symbols share one."""
 
     sorts: dict[str, th.SortDecl] = field(default_factory=dict)
     predicates: dict[str, th.PredicateDecl] = field(default_factory=dict)
@@ -23,13 +23,13 @@ class Signature:
 
     @property
     def declarations(self) -> tuple[th.Declaration, ...]:
-        """All declarations, kind by kind."""
+        """Iterate over all declarations, kind by kind."""
         kinds = (self.sorts, self.predicates, self.functions, self.constants, self.relations)
         return tuple(item for kind in kinds for item in kind.values())
 
 
 def build_signature(declarations: Iterable[th.Declaration]) -> tuple[Signature, list[Diagnostic]]:
-    """The signature of some declarations, and what is wrong with them."""
+    """Build the signature of some declarations, and list their errors."""
     signature = Signature()
     errors: list[Diagnostic] = []
     places: dict[str, Span | None] = {}
@@ -73,7 +73,7 @@ def build_signature(declarations: Iterable[th.Declaration]) -> tuple[Signature, 
 
 
 def _sort_errors(signature: Signature, item: th.Declaration) -> list[Diagnostic]:
-    """Sorts that a declaration mentions but nobody declares; `real` only as a result."""
+    """Yield errors for sorts that are not declared; `real` may only be a result."""
     used = th.sorts_of(item)
     if isinstance(item, th.FunctionDecl) and item.result == REAL:
         used = item.sorts
@@ -81,7 +81,8 @@ def _sort_errors(signature: Signature, item: th.Declaration) -> list[Diagnostic]
     for sort in used:
         if sort == REAL:
             message = (
-                "'real' is a sort of numbers: only a function may give it, nothing may take it"
+                "'real' is the sort of numbers: functions may return it, but arguments "
+                "cannot have it"
             )
             errors.append(Diagnostic(message, item.span))
         elif sort not in signature.sorts:

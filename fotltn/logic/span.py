@@ -1,6 +1,7 @@
-"""How far a formula looks in time: the one place that knows which points an operator reads.
+"""How far a formula looks in time: which time points each operator reads.
 
-Points are counted from the one at which a formula is evaluated; None is as far as the trace goes.
+Time points are counted from the one at which a formula is evaluated; None means the end of the
+trace.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from fotltn.tree import children, fold, postorder
 
 
 class TimeSpan(NamedTuple):
-    """The first and the last point that is read."""
+    """The first and the last time point that a formula reads."""
 
     low: int | None
     high: int | None
@@ -23,7 +24,7 @@ HERE = TimeSpan(0, 0)
 
 
 def inside(node: c.Formula, span: TimeSpan) -> TimeSpan:
-    """Where a formula reads any formula directly below it, if it is read over a span itself."""
+    """Return where a formula reads the formulas directly below it, if it is read over a span."""
     match c.closed(node):
         case c.Shift(_, steps, past):
             far = -steps if past else steps
@@ -42,9 +43,9 @@ def inside(node: c.Formula, span: TimeSpan) -> TimeSpan:
 
 
 def operands(node: c.Formula, span: TimeSpan) -> Iterator[tuple[c.Formula, TimeSpan]]:
-    """Each formula directly below a formula, with where it is read.
+    """Yield each formula directly below a formula, with the span in which it is read.
 
-    The left side of `U[a,b]` is read from the present on, the right side from a to b.
+    The left side of `U[a,b]` is read from the present, the right side from a to b.
 
     >>> until = c.Until(False, c.Truth(True), c.Atom("p", ()), c.Window(2, 3), past=False)
     >>> [span for _, span in operands(until, HERE)]
@@ -60,7 +61,7 @@ def operands(node: c.Formula, span: TimeSpan) -> Iterator[tuple[c.Formula, TimeS
 
 
 def spans(formula: c.Formula) -> dict[c.Formula, set[TimeSpan]]:
-    """Where each distinct part of a formula is read: a span for each place where it is written.
+    """Return where each distinct part of a formula is read: a span for each occurrence.
 
     >>> p = c.Atom("p", ())
     >>> sorted(spans(c.And(p, c.Shift(p, 1, past=False, weak=False)))[p])
@@ -77,11 +78,11 @@ def spans(formula: c.Formula) -> dict[c.Formula, set[TimeSpan]]:
 def times_of_use(
     body: c.Formula, moves: Callable[[c.Core], bool]
 ) -> dict[tuple[c.Axis, int | None], set[TimeSpan]]:
-    """For each variable, by axis and column, when what changes over time is asked about it.
+    """Return the times at which temporal symbols are read for each variable, by axis and column.
 
     Args:
         body: a formula.
-        moves: whether an atom's predicate, or the function of a term, changes over time.
+        moves: whether the predicate of an atom or the function of a term changes over time.
     """
     used: dict[tuple[c.Axis, int | None], set[TimeSpan]] = {}
     for node, read in spans(body).items():
@@ -99,7 +100,7 @@ def times_of_use(
 
 
 def reach(formula: c.Formula) -> int | None:
-    """How many points ahead the value of a formula depends on, or on their being there.
+    """Return how many time points ahead a formula looks, counting their mere existence.
 
     >>> reach(c.Aggregate(False, c.Shift(c.Truth(True), 1, False, True), c.Window(0, 2), False))
     3

@@ -1,4 +1,4 @@
-"""Parts of a checked formula as text: the core written in the language again."""
+"""Write parts of a checked formula as text in the language."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fotltn.syntax.operators import Temporal
 from fotltn.syntax.show import show
 from fotltn.tree import children, events, fold, postorder
 
-#: Parts that are entered and left more often are shown by their outermost operator alone.
+#: Larger parts are shown by their outermost operator alone.
 MAX_SHOWN = 800
 
 _STEPS = {
@@ -29,14 +29,14 @@ _UNTIL = {
 
 
 def written(formula: c.Formula) -> f.Formula:
-    """The formula in the language: `<->` is recognised, W, M and strict forms stay resolved."""
+    """Return the formula in the language; `<->` is restored, but W, M and strict forms are not."""
     syntax = fold(formula, _written)
     assert isinstance(syntax, f.Formula)
     return syntax
 
 
 def text_of(formula: c.Formula) -> str:
-    """The ASCII text of a formula; what is very large inside is left out."""
+    """Return the ASCII text of a formula; very large parts are left out."""
     if next(itertools.islice(events(formula), MAX_SHOWN, None), None) is None:
         return show(written(formula))
     hidden = f.Atom("…")
@@ -45,14 +45,14 @@ def text_of(formula: c.Formula) -> str:
 
 
 def is_iff(node: c.Formula) -> bool:
-    """Whether a conjunction is `a <-> b`: both implications."""
+    """Return whether a conjunction is `a <-> b`: both implications."""
     if not (isinstance(node, c.And) and isinstance(there := node.left, c.Implies)):
         return False
     return node.right == c.Implies(there.right, there.left)
 
 
 def kind_of(node: c.Formula) -> str:
-    """What a part of a formula is, in a word or two."""
+    """Return the kind of a part of a formula, in a word or two."""
     kind = c.closed(node)
     match kind:
         case c.Truth():
@@ -122,13 +122,13 @@ def _written(core: c.Core, below: list[Any]) -> f.Syntax:
 
 
 def _told(formula: c.Core) -> set[c.Axis]:
-    """The axes whose variables are given to a predicate or function."""
+    """Return the axes whose variables are arguments of a predicate or function."""
     uses = [node for node in postorder(formula) if isinstance(node, c.Atom | c.Apply)]
     return {a.axis for node in uses for a in node.args if isinstance(a, c.Variable)}
 
 
 def _binder(axis: c.Axis, told: bool) -> f.Binder | f.Paired:
-    """A variable; with its sort if no predicate or function that it is given to tells that."""
+    """Return a variable, with its sort if no predicate or function determines it."""
     if axis.relation is None:
         return f.Binder(axis.name, None if told else axis.sort)
     return f.Paired(tuple(map(f.Binder, axis.name.split(","))), axis.relation)

@@ -137,13 +137,13 @@ def read_line(line: InputLine) -> TraceStep:
     """A step, or a header (which has the key `entities`), from a line of JSON.
 
     Raises:
-        DataError: it is no text, no JSON, or no step.
+        DataError: it is not text, not JSON, or not a step.
     """
     if not line.text.isascii():
         try:
             line.text.encode()
         except UnicodeEncodeError:
-            raise wrong(TraceStep(line=line), "this is no UTF-8 text") from None
+            raise wrong(TraceStep(line=line), "this is not UTF-8 text") from None
     try:
         value = read_json(line.text)
     except JsonError as error:
@@ -152,9 +152,9 @@ def read_line(line: InputLine) -> TraceStep:
             at = span.start + min(error.offset, len(line.text))
             span = Span(span.source, at, at + 1)
         hint = 'each line is an object such as {"facts": [["Stop", "ego"]]}'
-        raise DataError(Diagnostic(f"this is no JSON: {error.reason}", span, hint)) from None
+        raise DataError(Diagnostic(f"this is not JSON: {error.reason}", span, hint)) from None
     if not isinstance(value, dict):
-        raise wrong(TraceStep(line=line), "a step is an object with the key 'facts'")
+        raise wrong(TraceStep(line=line), "a step must be an object with the key 'facts'")
     return _read_object(value, line)
 
 

@@ -72,12 +72,12 @@ def test_a_query_joins_files_and_folders_of_files(folder):
         ),
         ("SELECT * FROM reading", r"reading does not exist!\n *= there are pumps, readings"),
         ("SELEC 1", "Parser Error: syntax error"),
-        ("SELECT 1; DROP VIEW pumps", "a query is one SELECT, and nothing else"),
-        ("COPY pumps TO '{}/x.csv'", "a query is one SELECT, and nothing else"),
+        ("SELECT 1; DROP VIEW pumps", "a query must be a single SELECT"),
+        ("COPY pumps TO '{}/x.csv'", "a query must be a single SELECT"),
         ("SELECT 1) ; SET threads = 1; SELECT * FROM (SELECT 1", "Parser Error: syntax error"),
         ("SELECT * FROM Query('SELECT 1')", "a query cannot call query, which could read anything"),
         ("SELECT * FROM sqlite_scan('{}/x.db', 'r')", "sqlite_scan"),
-        ("-- nothing", "a query is one SELECT, and nothing else"),
+        ("-- nothing", "a query must be a single SELECT"),
     ],
 )
 def test_queries_that_are_refused(folder, query, message):
@@ -107,7 +107,7 @@ def test_a_database_of_the_user_is_read_only(duckdb, folder, monkeypatch):
     [
         (
             "oracle:scott:tiger",
-            r"is postgresql://…, mysql://…, sqlite:FILE or duckdb:FILE, not 'oracle:…'",
+            r"must be postgresql://…, mysql://…, sqlite:FILE or duckdb:FILE, not 'oracle:…'",
         ),
         ("duckdb:/nowhere/tiger.db", r"the database that FOTLTN_DATABASE names cannot be opened"),
     ],

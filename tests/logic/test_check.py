@@ -19,7 +19,7 @@ TWO = (
     "constant ego: s\nrelation r(s, t)\n"
 )
 LINE = {ONE: 3, TWO: 7}
-REAL = "'real' is a sort of numbers: only a function may give it, nothing may take it"
+REAL = "'real' is the sort of numbers: functions may return it, but arguments cannot have it"
 
 Finding = tuple[str, str, str | None]
 

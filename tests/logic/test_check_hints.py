@@ -33,7 +33,7 @@ def test_what_the_hint_on_sorts_says_helps():
         check_formula(parse_formula("x = y"), signature)
     said = [(d.message, d.hint) for d in caught.value.diagnostics]
     assert said == [
-        (f"cannot tell the sort of '{n}'", f"'{n}' needs to stand in a predicate or function, too")
+        (f"cannot tell the sort of '{n}'", f"'{n}' must also occur in a predicate or function")
         for n in "xy"
     ]
     for text in ("x = y & P(x)", "x = y & g(x) = g(x)"):

@@ -47,9 +47,9 @@ SPEED = '"values": [["speed", "ego", 1]]'
 @pytest.mark.parametrize(
     ("text", "message", "caret"),
     [
-        ("{", "this is no JSON: expecting property name", ""),
-        ('{"facts": [["Stop"]', "this is no JSON", ""),
-        ("[]", "a step is an object with the key 'facts'", "[]"),
+        ("{", "this is not JSON: expecting property name", ""),
+        ('{"facts": [["Stop"]', "this is not JSON", ""),
+        ("[]", "a step must be an object with the key 'facts'", "[]"),
         ('{"fact": []}', "unknown key 'fact'", '"fact"'),
         ('{"facts": {}}', "'facts' is a list", "{}"),
         ('{"closed": true}', "'closed' needs 'entities'", "true"),
@@ -72,7 +72,7 @@ SPEED = '"values": [["speed", "ego", 1]]'
             "'Stop' has the degree 1.5; expected a number from 0 to 1",
             "1.5",
         ),
-        ('{"facts": [["Stop", "ego", NaN]]}', "this is no JSON: NaN is not a number in JSON", ""),
+        ('{"facts": [["Stop", "ego", NaN]]}', "this is not JSON: NaN is not a number in JSON", ""),
         ('{"facts": [["Stop", "ego", "x"]]}', "'Stop' has the degree 'x'", '"x"'),
         (
             '{"facts": [["Stop", "ego"], ["Stop", "ego", 0.25]]}',
@@ -237,7 +237,7 @@ def test_steps_are_facts_objects_lines_or_a_file(tmp_path):
     [
         ({"fact": []}, "unknown key 'fact'"),
         ({"facts": 3}, "'facts' is a list"),
-        ("{", "steps:1:2: error: this is no JSON"),
+        ("{", "steps:1:2: error: this is not JSON"),
         ({"entities": {}}, "belongs to the first line"),
     ],
 )

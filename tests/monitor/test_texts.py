@@ -63,9 +63,9 @@ def test_errors_after_lines_that_are_known(kind):
         ('{"facts": [["a", "n", 0.5], ["a", "n", 0.6]]}', "0.6 here, but 0.5 before"),
         ('{"facts": [["a", "n"], ["a", "n", 0.6]]}', "0.6 here, but 1 before"),
         ('{"facts": [["a", "n"], ["a", "n", 1.5]]}', "1.5"),
-        ('{"facts": [["a", "n"], ["b", "n"]]]}', "no JSON"),
+        ('{"facts": [["a", "n"], ["b", "n"]]]}', "not JSON"),
         ('{"facts": [["a", "n"],["b", "n"], ["a"]]}', "argument"),
-        ('{"facts": [["a", "n", .5]]}', "no JSON"),
+        ('{"facts": [["a", "n", .5]]}', "not JSON"),
     ]:
         follower = kind(THEORY)
         list(follower.steps(['{"facts": [["a", "n"], ["b", "n"]]}', line, line]))
