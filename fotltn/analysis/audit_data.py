@@ -22,7 +22,7 @@ class FindingKind(StrEnum):
 
     VACUOUS = "vacuous"  # satisfied without evidence
     DILUTED = "diluted"  # true, but a mean over many gives a low value
-    UNDECIDED = "undecided"  # neither true nor violated, since the trace ends
+    UNDECIDED = "undecided"  # neither true nor violated, because the trace ends
     CONTRADICTED = "contradicted"  # violated by the labels
     GRADIENT = "gradient"  # learning mostly makes the antecedent false
     INFLUENCE = "influence"  # it moves what is learned hardly, or not at all

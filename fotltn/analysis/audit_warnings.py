@@ -92,8 +92,8 @@ def _other(axiom: AxiomAudit) -> Warned:
             FindingKind.UNDECIDED,
             (
                 f"{name}: {evidence.undecided:,} of {evidence.count:,} bindings and times on "
-                f"{axiom.where} {'is' if evidence.undecided == 1 else 'are'} undecided, since the "
-                "trace ends: a later witness could still come"
+                f"{axiom.where} {'is' if evidence.undecided == 1 else 'are'} undecided, because "
+                "the trace ends: a later witness could still come"
             ),
         )
     if labels is not None and labels.violated:

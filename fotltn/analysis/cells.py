@@ -58,11 +58,11 @@ class Cells:
     values, and what explains them.
 
     Args:
-        name: the axiom's, or `formula`.
+        name: the name of the axiom, or `formula`.
         text: the whole formula.
         prefix: the ∀ and G, and the body that has a value at each cell.
-        view: the tables that it is evaluated on, and how they are read.
-        free: the variables that nothing binds. A formula that has some is read at all times.
+        view: the tables, and how they are read.
+        free: the free variables. A formula with free variables is read at all times.
 
     >>> import fotltn as fot
     >>> theory = fot.parse("predicate Near, Stop\naxiom Obey: G(Near -> WX Stop)")
@@ -84,21 +84,21 @@ class Cells:
 
     @property
     def tables(self) -> Tables:
-        """What the formula is evaluated on."""
+        """The tables that the formula is evaluated on."""
         return self.view.tables
 
     @property
     def semantics(self) -> Semantics:
-        """What gives it degrees."""
+        """The semantics of the formula."""
         return self.view.semantics
 
     def viewed(self, **other: Any) -> Cells:
-        """The same cells in another view: on other `tables`, under another `semantics`."""
+        """Return the same cells on other `tables`, or under another `semantics`."""
         return replace(self, view=replace(self.view, **other))
 
     @property
     def axes(self) -> tuple[c.Axis, ...]:
-        """What a binding of a cell has a number for."""
+        """The axes of a binding."""
         return self.free + self.prefix.axes
 
     @property
@@ -113,7 +113,7 @@ class Cells:
 
     @property
     def undecided(self) -> c.Formula | None:
-        """A formula that is true at cells that fail only since their trace ends, if any can."""
+        """A formula that is true at cells that fail only because their trace ends, if any can."""
         return undecided(self.body, self.view.end)
 
     @property
@@ -128,34 +128,34 @@ class Cells:
 
     @property
     def timed(self) -> bool:
-        """Whether cells are at more points than the first."""
+        """Whether there are cells at more time points than the first."""
         return self.prefix.timed
 
     @property
     def boolean(self) -> Tables:
-        """The tables of what the formula uses, in two-valued logic."""
+        """The tables that the formula uses, in two-valued logic."""
         used = tables_of(self.formula, self.tables)
         return two_valued(self.tables, self.view.threshold, used, budget=self.view.budget)
 
     def threshold_of(self, predicate: str) -> float | None:
-        """The degree from which on a predicate is true; None if it follows from others."""
+        """Return the smallest degree that makes a predicate true; None if it is defined."""
         return threshold_of(self.tables, predicate, self.view.threshold)
 
     def value(self) -> float:
-        """The degree of the whole formula; several traces are aggregated as ∀ aggregates."""
+        """The degree of the whole formula; several traces are aggregated as by ∀."""
         return self.view.degrees({self.name: self.formula})[self.name]
 
     # --- what people ask of them --------------------------------------------------------------
 
     def worst(self, top: int = 10) -> WorstCells:
-        """The cells that the error comes from: violations first, then what is weak.
+        """Return the cells that the error comes from: violations first, then weak cells.
 
-        Of each kind the largest errors come first, ties in the order of trace, time and binding.
-        Shares are of the error of all cells. Where ∀ and G differ in p, or where there is an
-        epsilon, cells are those of the outermost means that have one p; `cells` says which.
+        Within each kind, the largest errors come first; ties are in the order of trace, time and
+        binding. Shares refer to the error of all cells. If ∀ and G differ in p, or if there is an
+        epsilon, cells are those of the outermost means with one p; `cells` says which.
 
         Args:
-            top: how many to give at most.
+            top: the maximum number of cells.
 
         Raises:
             DataError: a table is missing, or the formula has free variables.
@@ -165,13 +165,13 @@ class Cells:
         return violations(self, top)
 
     def counts(self) -> Counts:
-        """How many cells there are, where an antecedent is true, and the consequent with it."""
+        """Count the cells, and those where the antecedent, or also the consequent, is true."""
         from fotltn.analysis.counts import count
 
         return count(self)[0]
 
     def over_time(self) -> TruthOverTime:
-        """The degree and the truth of every cell, one row a binding."""
+        """Return the degree and the truth of every cell, with one row per binding."""
         from fotltn.analysis.over_time import truth_over_time
 
         return truth_over_time(self)
@@ -179,12 +179,12 @@ class Cells:
     def explain(
         self, *, time: int = 0, trace: str | int = 0, fixed: Collection[str] = (), **binding: str
     ) -> Explanation:
-        """Why a cell has its value, and what would change it.
+        """Explain why a cell has its value, and what would change it.
 
         Args:
             time: the time point.
             trace: the name of the trace, or its number.
-            fixed: predicates whose facts stay as they are.
+            fixed: predicates whose facts must not change.
             binding: the name of an entity for each variable.
 
         Raises:
@@ -197,7 +197,7 @@ class Cells:
     def repair(
         self, *, time: int = 0, trace: str | int = 0, fixed: Collection[str] = (), **binding: str
     ) -> Repair:
-        """The fewest facts to flip so that a cell is true; arguments as of `explain`.
+        """Find the fewest facts to flip so that a cell is true; arguments as in `explain`.
 
         Raises:
             DataError: there is no such cell.
@@ -218,14 +218,14 @@ class Cells:
         count: bool = False,
         prefix: Prefix | None = None,
     ) -> Iterator[CellBlock]:
-        """The values of formulas at all cells, some at a time.
+        """Yield the values of formulas at all cells, in blocks.
 
         Args:
-            formulas: by name; their free variables are variables of the cells.
-            truths: others that are wanted in two-valued logic in any case.
-            crisp: all in two-valued logic.
-            count: weigh each cell by how often it occurs, instead of by its share of the mean.
-            prefix: other ∀ and G, in place of the formula's.
+            formulas: the formulas by name; their free variables are variables of the cells.
+            truths: further formulas that are always evaluated in two-valued logic.
+            crisp: evaluate all formulas in two-valued logic.
+            count: weight each cell by how often it occurs, instead of by its share of the mean.
+            prefix: other ∀ and G, instead of those of the formula.
         """
         layers = self.prefix if prefix is None else prefix
         axes = self.free + layers.axes
@@ -266,7 +266,7 @@ class Cells:
         return self.tables.horizon if self.timed else 1
 
     def cell(self, row: int, time: int) -> Cell:
-        """The cell of a row at a time.
+        """Return the cell of a row at a time.
 
         Raises:
             DataError: there is no such row or time.
@@ -280,22 +280,22 @@ class Cells:
         return Cell(trace, tuple(map(int, numbers)), time)
 
     def row(self, cell: Cell) -> int:
-        """The row of a cell."""
+        """Return the row of a cell."""
         place = np.ravel_multi_index(cell.numbers, self.sizes) if self.sizes else 0
         return cell.trace * self.bindings + int(place)
 
     def trace_of(self, row: int) -> str | None:
-        """The name of a row's trace, where there are several."""
+        """Return the name of a row's trace, if there are several traces."""
         return None if self.tables.batch == 1 else self.tables.names.trace(row // self.bindings)
 
     def label(self, row: int) -> str:
-        """What a row is called."""
+        """Return the label of a row."""
         trace = self.trace_of(row)
         where = [] if trace is None else [f"{trace}:"]
         return " ".join([*where, ", ".join(self.binding(self.cell(row, 0)).values())]).strip()
 
     def containing(self, text: str) -> Tensor:
-        """Which rows bind an entity whose name contains a text, in any case; shape `(row,)`."""
+        """Return which rows bind an entity whose name contains a text, shape `(row,)`."""
         tables, wanted = self.tables, text.casefold()
         rows = torch.zeros(tables.batch, *self.sizes, 1, dtype=torch.bool)
         for axis in self.axes:
@@ -309,13 +309,13 @@ class Cells:
         return rows.reshape(-1)
 
     def binding(self, cell: Cell) -> dict[str, str]:
-        """The names of a cell's entities by variable."""
+        """Return the names of a cell's entities, by variable."""
         return binding(self.axes, cell.numbers, cell.trace, self.tables)
 
     # --- cells by name ------------------------------------------------------------------------
 
     def find(self, entities: Mapping[str, str], time: int = 0, trace: str | int = 0) -> Cell:
-        """The cell of a binding and a time.
+        """Return the cell of a binding and a time.
 
         Args:
             entities: the name of an entity for each variable.
@@ -327,17 +327,17 @@ class Cells:
         """
         number = self._trace(trace)
         if odd := sorted(set(entities) ^ set(self.variables)):
-            wrong = "is not bound" if odd[0] in self.variables else "is no variable of the rule"
+            wrong = "is not bound" if odd[0] in self.variables else "is not a variable of the rule"
             raise DataError(f"'{odd[0]}' {wrong}; its variables are {listing(self.variables)}")
         cell = Cell(number, tuple(self._number(a, entities, number) for a in self.axes), time)
         self.check(cell)
         return cell
 
     def check(self, cell: Cell) -> None:
-        """Refuse a cell that does not exist.
+        """Raise an error for a cell that does not exist.
 
         Raises:
-            DataError: it does not.
+            DataError: the cell does not exist.
         """
         self._trace(cell.trace)
         if len(cell.numbers) != len(self.axes):
@@ -355,10 +355,10 @@ class Cells:
             )
 
     def check_predicates(self, names: Collection[str]) -> None:
-        """Refuse predicates that do not exist.
+        """Raise an error for predicates that do not exist.
 
         Raises:
-            DataError: one does not.
+            DataError: a predicate does not exist.
         """
         for name in names:
             look_up(self.tables.signature.predicates, name, f"no predicate is named '{name}'")
@@ -387,7 +387,9 @@ class Cells:
         tuples = self.tables.relation(axis.relation)
         hits = (tuples == torch.tensor(numbers, device=tuples.device)).all(-1).nonzero()
         if not len(hits):
-            raise DataError(f"({', '.join(wanted)}) is no tuple of the relation '{axis.relation}'")
+            raise DataError(
+                f"({', '.join(wanted)}) is not a tuple of the relation '{axis.relation}'"
+            )
         return int(hits[0])
 
 

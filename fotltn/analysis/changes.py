@@ -44,7 +44,7 @@ class Change(Record):
     def __post_init__(self) -> None:
         """Refuse what is no degree."""
         if not 0 <= self.degree <= 1:
-            raise DataError(f"a degree lies from 0 to 1, not at {self.degree:g}")
+            raise DataError(f"a degree must be from 0 to 1, not {self.degree:g}")
 
     @property
     def text(self) -> str:

@@ -39,10 +39,10 @@ class Counts:
         absent: those that would count if all entities were present where they are used.
         support: those where the antecedent is true, the undecided and unlabelled ones left out.
         held: those of them where the consequent is true, too.
-        undecided: those that fail only since the trace ends; none where its end is final.
-        unlabelled: those whose truth depends on facts without a label.
-        base_cells: cells of the consequent alone, those left out where only the end makes it false,
-            or where facts without a label decide.
+        undecided: the cells that fail only because the trace ends; none if its end is final.
+        unlabelled: the cells whose truth depends on facts without a label.
+        base_cells: cells of the consequent alone, without those that only the end makes false, or
+            that depend on facts without a label.
         base_true: those where it is true.
     """
 

@@ -124,7 +124,7 @@ def erring(
     """The body at all cells, some at a time: its `degree`, `error` and `truth`, laid out in full.
 
     Errors are weighed; of a cell that is not in the mean they are 0. The truth is two-valued, and
-    `undecided` says where it is false only since the trace ends.
+    `undecided` says where it is false only because the trace ends.
 
     Args:
         cells: the cells.

@@ -65,23 +65,20 @@ class Weakness(StrEnum):
         match self:
             case Weakness.GUARD:
                 return (
-                    "hardly any influence on what is learned, since the conditions are seldom "
-                    "true; a guard with these would give some (fotltn audit --suggest)"
+                    "hardly any influence on learned predicates, because the conditions are seldom "
+                    "true; with these as a guard there would be some (fotltn audit --suggest)"
                 )
             case Weakness.NEVER:
                 return (
-                    "no influence on what is learned, since the conditions are never true on "
+                    "no influence on learned predicates, because the conditions are never true on "
                     "these data"
                 )
             case Weakness.UNMOVED:
-                return (
-                    "no influence on what is learned, since what is learned does not change the "
-                    "value"
-                )
+                return "no influence on learned predicates, because these do not change the value"
             case Weakness.SMALL:
                 return (
-                    "hardly any influence on what is learned: less than a hundredth of that of an "
-                    "average axiom; a larger weight would give more"
+                    "hardly any influence on learned predicates: less than a hundredth of that of "
+                    "an average axiom; a larger weight would give more"
                 )
             case _:
                 assert_never(self)

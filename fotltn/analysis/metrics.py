@@ -428,7 +428,7 @@ def _flat(what: str, values: Any) -> Array:
     try:
         array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError, RuntimeError):
-        raise DataError(f"{what} is no number; expected numbers in a row") from None
+        raise DataError(f"{what} is not a list of numbers") from None
     if array.ndim != 1:
         raise DataError(f"{what} has the shape {array.shape}; expected numbers in a row")
     return array

@@ -48,7 +48,7 @@ class WorstCell(Record):
         antecedent: the degree of the antecedent, if the body is an implication.
         consequent: the degree of the consequent, likewise.
         atoms: the degrees of the atoms there.
-        undecided: whether it is false only since the trace ends; then it is not violated.
+        undecided: whether it is false only because the trace ends; then it is not violated.
     """
 
     binding: dict[str, str]

@@ -95,7 +95,7 @@ class Ranks:
             raise InterruptedTrainingError(
                 Diagnostic(
                     "another process of this training has ended",
-                    hint="the same command goes on from the last checkpoint",
+                    hint="run the same command to continue from the last checkpoint",
                 )
             ) from None
 
@@ -134,7 +134,7 @@ def meeting(device: str) -> Iterator[tuple[Ranks, str]]:
         return
     number, count = _number("RANK"), _number("WORLD_SIZE")
     if not number < count:
-        raise DataError(f"process {number} is none of {count}: RANK is from 0 to {count - 1}")
+        raise DataError(f"process {number} does not exist: RANK must be from 0 to {count - 1}")
     nearby, among = _number("LOCAL_RANK", number), _number("LOCAL_WORLD_SIZE", count)
     backend = "gloo"
     if device == "cuda" and torch.cuda.is_available():
@@ -171,5 +171,7 @@ def shared_work() -> Iterator[Ranks]:
 def _number(name: str, usual: int | None = None) -> int:
     said = os.environ.get(name, "" if usual is None else str(usual))
     if not said.isdecimal():
-        raise DataError(f"the environment says {name}={said!r}, which is no whole number from 0")
+        raise DataError(
+            f"the environment says {name}={said!r}, which is not a whole number of at least 0"
+        )
     return int(said)

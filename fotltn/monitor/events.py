@@ -1,4 +1,4 @@
-"""What a watch reports: violations as they happen, open cells, and how each axiom stands."""
+"""The reports of a watch: violations, open cells, and the state of each axiom."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-#: The version of what a watch writes as JSON; it grows when a key changes its meaning or goes.
+#: The version of a watch's JSON; it grows when a key is removed or changes its meaning.
 SCHEMA = 1
 
 
@@ -19,7 +19,7 @@ class Reason:
     truth: bool
 
     def as_dict(self) -> dict[str, Any]:
-        """The evidence for machines."""
+        """Return the reason as data."""
         return {"formula": self.formula, "time": self.time, "truth": self.truth}
 
 
@@ -47,7 +47,7 @@ class CellEvent:
     because: tuple[Reason, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """The event for machines."""
+        """Return the event as data."""
         return {
             "event": self.kind,
             "axiom": self.axiom,
@@ -88,7 +88,7 @@ class OpenCell:
     fails: bool
 
     def as_dict(self) -> dict[str, Any]:
-        """The cell for machines."""
+        """Return the cell as data."""
         return {
             "axiom": self.axiom,
             "binding": dict(self.binding),
@@ -101,7 +101,7 @@ class OpenCell:
 
 @dataclass(frozen=True, slots=True)
 class AxiomStanding:
-    """How an axiom stands.
+    """The state of an axiom.
 
     Args:
         axiom: its name.
@@ -120,7 +120,7 @@ class AxiomStanding:
     last: int | None
 
     def as_dict(self) -> dict[str, Any]:
-        """The standing for machines."""
+        """Return the state as data."""
         return {
             "axiom": self.axiom,
             "violations": self.violations,

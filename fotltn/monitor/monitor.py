@@ -42,7 +42,10 @@ _CELLS = 1 << 23  # of the tables of steps that are taken at once
 
 
 class Monitor(StepLoop[States]):
-    r"""Follows the axioms of a theory on one trace.
+    r"""Follows the axioms of a theory on one trace, step by step.
+
+    Use it for early verdicts on whole axioms, and for their values so far; `Watch` reports every
+    single violation.
 
     >>> import fotltn as fot
     >>> theory = fot.parse("predicate Near, Stop\naxiom Obey: G(Near -> WX Stop)")
@@ -68,17 +71,17 @@ class Monitor(StepLoop[States]):
         """Begin before the first step.
 
         Args:
-            theory: what to follow.
-            entities: names by sort of those who are known before. Others may come.
+            theory: the axioms to follow.
+            entities: the names, by sort, of entities known from the start. Others may come.
             header: the same with static facts and values, in place of `entities`: an object with
                 the keys of a first line, or that line itself.
             horizon: the number of steps of the trace, if it is known.
-            semantics: of the values of axioms.
-            threshold: for verdicts, the degree from which on a fact is true.
+            semantics: the semantics of the axioms' values.
+            threshold: for verdicts, the smallest degree that counts as true.
             values: which values of axioms to keep: those that need constant memory, all, or none.
             values_every: give values with the states after every so many steps; many steps at once
                 are then much faster than `values` after each of them.
-            like: another monitor, of the same theory, whose automata are used. For many traces.
+            like: another monitor of the same theory, to share its automata. Use it for many traces.
 
         Raises:
             DataError: the header does not fit the theory.
@@ -160,7 +163,7 @@ class Monitor(StepLoop[States]):
     # --- steps --------------------------------------------------------------------------------
 
     def step(self, facts: StepInput = (), values: Iterable[Fact] = ()) -> States:
-        """Go on by one step.
+        """Take one step, and return the states of all axioms.
 
         Args:
             facts: what is true: a predicate with its arguments, and a degree if that is not 1.
@@ -175,9 +178,9 @@ class Monitor(StepLoop[States]):
         return states
 
     def finish(self) -> States:
-        """The verdicts on the whole trace. No steps come after that.
+        """Return the verdicts on the whole trace. No steps can follow.
 
-        A trace that ends before its horizon is judged as it ended.
+        A trace that ends before its horizon is judged as it is.
 
         Raises:
             DataError: there was no step.
@@ -188,7 +191,7 @@ class Monitor(StepLoop[States]):
         return States(self.count - 1, self._final(self.crisp.rows[self.crisp.live]))
 
     def values(self) -> dict[str, ValueBounds]:
-        """The value of each axiom if the trace ended now, and between which values it may end.
+        """Return the value of each axiom if the trace ended now, and bounds on its final value.
 
         Raises:
             DataError: there was no step.

@@ -20,11 +20,13 @@ Lines = tuple[list[Fact], list[Fact]]
 def steps(
     data: Tables, trace: int | str = 0, *, declare: bool = True
 ) -> tuple[Header, tuple[TraceStep, ...]]:
-    r"""A trace as what a monitor takes: what is known before, and the steps.
+    r"""Return a trace as a header and steps for a monitor or a watch.
+
+    Use it to replay data that you have, for example to compare a monitor with `evaluate`.
 
     Args:
         data: the facts, or the predictions of a model.
-        trace: its number, or its name.
+        trace: the number or the name of the trace.
         declare: name all entities of the trace before the first step. Otherwise they come when
             they are first mentioned.
 

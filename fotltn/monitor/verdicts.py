@@ -1,4 +1,4 @@
-"""What a monitor says after a step."""
+"""The results of a monitor after a step."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fotltn.errors import DataError, name_hint
 
 
 class Verdict(StrEnum):
-    """What is certain of an axiom on a trace that goes on."""
+    """What is certain about an axiom on a running trace."""
 
     SATISFIED = "satisfied"  # it will be true, whatever comes
     VIOLATED = "violated"  # it will be false, whatever comes
@@ -20,16 +20,16 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What is known of an axiom after a step.
+    """The state of an axiom after a step.
 
     Args:
         axiom: its name.
         verdict: what is certain, whatever comes.
         now: whether it would be true if the trace ended here. None if only the whole history
-            tells; then it is known at the end.
+            decides; then it is known at the end.
         binding: the entities that break it, by variable, if the verdict is that it is violated.
-        decided: the step at which the verdict was certain; None if it is open, or if only the end
-            of the trace told.
+        decided: the step at which the verdict became certain; None if it is open, or if only the
+            end of the trace decided it.
     """
 
     axiom: str
@@ -39,7 +39,7 @@ class State:
     decided: int | None
 
     def as_dict(self) -> dict[str, object]:
-        """The state for machines."""
+        """Return the state as data."""
         return {
             "axiom": self.axiom,
             "verdict": str(self.verdict),
@@ -54,9 +54,10 @@ class ValueBounds:
     """The degree of an axiom.
 
     Args:
-        now: if the trace ended here. None if only the whole history tells, which is not kept.
-        low: the lowest that it may have at the end, whatever comes.
-        high: the highest.
+        now: the degree if the trace ended here. None if only the whole history decides, which is
+            not stored.
+        low: the lowest degree that is still possible at the end.
+        high: the highest degree that is still possible at the end.
     """
 
     now: float | None
@@ -66,12 +67,12 @@ class ValueBounds:
 
 @dataclass(frozen=True, slots=True)
 class States:
-    """What is known of all axioms after a step.
+    """The states of all axioms after a step.
 
     Args:
-        step: its number.
-        states: of the axioms, in their order.
-        values: of the axioms by name, if the monitor gives values after this step.
+        step: the number of the step.
+        states: the states of the axioms, in their order.
+        values: the degrees of the axioms by name, if the monitor gives values after this step.
     """
 
     step: int

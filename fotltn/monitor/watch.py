@@ -1,4 +1,4 @@
-"""A watch: every violation of a theory's axioms on a trace that goes on, as it happens and once."""
+"""A watch: reports every violation of a theory's axioms on a running trace, once."""
 
 from __future__ import annotations
 
@@ -27,12 +27,14 @@ from fotltn.syntax.show import show_theory
 from fotltn.syntax.theory import Theory
 from fotltn.tree import postorder
 
-#: What becomes of cells that more steps could still make true.
+#: How to treat cells that further steps could still make true.
 End = Literal["undecided", "final"]
 
 
 class Watch(StepLoop[CellEvent]):
     r"""Follows a trace and reports every violation of a theory's axioms.
+
+    Use it for alarms on live data; `Monitor` gives verdicts on whole axioms.
 
     >>> import fotltn as fot
     >>> theory = fot.parse("predicate Near, Stop\naxiom Obey: G(Near -> WX Stop)")
@@ -57,11 +59,11 @@ class Watch(StepLoop[CellEvent]):
         """Begin before the first step.
 
         Args:
-            theory: what to watch.
+            theory: the axioms to watch.
             entities: the names, by sort, of entities present from the start. Others may come.
             header: the same with static facts and values: an object with the keys of a first line,
                 or that line itself.
-            threshold: a fact is true if its degree is at least this.
+            threshold: the smallest degree that counts as true.
             presence: predicates that are true where entities are present. A cell counts only if
                 its entities are present when they are used.
             resolved: also report open cells that become true.
@@ -122,15 +124,15 @@ class Watch(StepLoop[CellEvent]):
         self.entries.header(begin)
 
     def snapshot(self) -> dict[str, Any]:
-        """Everything that is known after the last step, as plain data for JSON."""
+        """Return everything that is known after the last step, as plain data for JSON."""
         known = packed(self.roster, self.entries, self.conditions, self.axioms)
         return {**self._kind, "count": self.count, "ended": self.ended, **known}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        """Go on from what another watch of this theory, with these options, knew.
+        """Continue from the snapshot of another watch of this theory with these options.
 
         Raises:
-            DataError: it was of another theory, or with other options.
+            DataError: the snapshot belongs to another theory or to other options.
         """
         for key, value in self._kind.items():
             if snapshot.get(key) != value:
@@ -146,7 +148,7 @@ class Watch(StepLoop[CellEvent]):
     # --- steps ---------------------------------------------------------------------------------
 
     def step(self, facts: StepInput = (), values: Iterable[Fact] = ()) -> list[CellEvent]:
-        """Go on by one step: what became certain with it.
+        """Take one step, and return the events that became certain with it.
 
         Args:
             facts: what is true: a predicate with its arguments, and a degree if that is not 1.
@@ -305,11 +307,11 @@ class Watch(StepLoop[CellEvent]):
     # --- the end -------------------------------------------------------------------------------
 
     def finish(self, end: End = "undecided") -> list[CellEvent]:
-        """What the end of the trace settles. No steps come after that.
+        """End the trace, and return the events that its end decides. No steps can follow.
 
         Args:
-            end: what becomes of cells that more steps could still make true: they are undecided,
-                or, if the end is final, violated.
+            end: how to treat cells that further steps could still make true: as undecided or, if
+                the end is final, as violated.
 
         Raises:
             DataError: there was no step.
@@ -331,7 +333,7 @@ class Watch(StepLoop[CellEvent]):
     # --- how it stands -------------------------------------------------------------------------
 
     def open(self) -> Iterator[OpenCell]:
-        """The cells that wait for something."""
+        """Return the cells that wait for something."""
         for axiom in self.axioms.values():
             size = len(axiom.shape.axes)
             for leaf in axiom.leaves:
@@ -346,7 +348,7 @@ class Watch(StepLoop[CellEvent]):
                             yield OpenCell(axiom.shape.name, binding, time, needs, due, fails)
 
     def standings(self) -> dict[str, AxiomStanding]:
-        """How each axiom stands: violations in all and in the last steps, and what is open."""
+        """Return the state of each axiom: all violations, recent ones, and open cells."""
         standings = {}
         for name, axiom in self.axioms.items():
             self._count(axiom, [])

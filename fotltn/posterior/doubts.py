@@ -145,7 +145,7 @@ class Doubts(Sequence[Doubt]):
         return self[: int((self.wrong > threshold).sum())]
 
     def expected(self) -> float:
-        """How many labels are wrong, by expectation."""
+        """How many labels are expected to be wrong."""
         return float(self.wrong.sum())
 
     def against(self, doubt: Doubt, *, worlds: int = 8) -> Objections:
@@ -163,7 +163,9 @@ class Doubts(Sequence[Doubt]):
             DataError: it is not known what the theory says.
         """
         if self._said is None:
-            raise DataError("what speaks against labels follows from the theory; pass it as `said`")
+            raise DataError(
+                "the evidence against labels follows from the theory; pass it as `said`"
+            )
         if worlds < 1:
             raise DataError(f"at least 1 world is looked at, not {worlds}")
         cells = [(d.predicate, (d.trace, *d.arguments, d.time or 0), d.says) for d in some]
@@ -190,7 +192,7 @@ class Doubts(Sequence[Doubt]):
             (bar(d.wrong), degree(d.others), str(d), d.trace, "; ".join(against.words))
             for d, against in zip(some, self.all_against(some), strict=True)
         ]
-        words = f"{len(self):,} labels; {self.expected():,.1f} are wrong, by expectation"
+        words = f"{len(self):,} labels; {self.expected():,.1f} are expected to be wrong"
         return table(heads, rows, left=["wrong", "label", "against"], caption=words)
 
 
@@ -223,7 +225,7 @@ def doubts(posterior: Posterior, labels: Labels, *, said: Structure | None = Non
             continue
         if name not in posterior.marginals:
             hint = name_hint(name, posterior.marginals)
-            raise DataError(f"no world says anything of '{name}'; {hint}")
+            raise DataError(f"no world contains '{name}'; {hint}")
         shape = posterior.marginals[name].shape
         limits = torch.tensor(shape).unsqueeze(-1)
         where = index.cpu()

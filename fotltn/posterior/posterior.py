@@ -61,22 +61,25 @@ class BrokenCells(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Posterior:
-    r"""Worlds that obey the hard axioms, as likely as labels and soft axioms say.
+    r"""Sampled worlds, which obey the hard axioms and fit the labels and the soft axioms.
+
+    `model.posterior` is one. Use it for the probability of any formula, and to look at single
+    worlds.
 
     Args:
-        tables: what is given.
-        learned: the predicates that are not.
+        tables: the given facts.
+        learned: the learned predicates.
         marginals: the probability of each atom, shape `(trace, *arguments, time)`.
         worlds: sampled worlds: truth values, shape `(world, trace, *arguments, time)`. Worlds
             that follow each other at the distance `chains` are of one chain.
         density: the logarithm of how likely each world is, up to a constant, shape `(world,)`.
-        chains: how many chains there were.
-        rates: how often labels are wrong, told or learned.
-        violations: for each soft axiom how many cells of a world break it.
+        chains: the number of chains.
+        rates: how often labels are wrong, as given or learned.
+        violations: for each soft axiom, how many cells of a world break it.
         mixing: how far chains agree, by predicate.
-        sweeps: how many counted.
-        structure: what was sampled how; None if it was read from a folder.
-        carried: what was learned on the way, for worlds of other data.
+        sweeps: the number of sweeps that count.
+        structure: how each part was sampled; None if the worlds were read from a folder.
+        carried: what was learned while sampling, to sample worlds of other data.
 
     >>> import fotltn as fot
     >>> rule = "hard axiom A: forall x. Near(x) -> X Stop(x)"
@@ -111,17 +114,17 @@ class Posterior:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What makes probabilities doubtful: chains that do not agree, by predicate."""
+        """Reasons to doubt the probabilities: chains that do not agree, by predicate."""
         tied = () if self.structure is None else self.structure.tied
         return self.mixing.warnings(self.chains, tied)
 
     @property
     def weights(self) -> Mapping[str, float]:
-        """The weights of soft axioms that were learned."""
+        """The learned weights of soft axioms."""
         return {} if self.carried is None else self.carried.weights
 
     def as_dict(self) -> dict[str, object]:
-        """What there is to say beside the worlds themselves, for machines."""
+        """Return everything except the worlds themselves, as data."""
         return {
             "worlds": self.count,
             "chains": self.chains,
@@ -136,7 +139,7 @@ class Posterior:
         }
 
     def world(self, number: int) -> Tables:
-        """A sampled world as tables, with what is given.
+        """Return a sampled world as tables, with the given facts.
 
         Raises:
             DataError: there is no world of that number.
@@ -147,11 +150,11 @@ class Posterior:
 
     @property
     def most_probable(self) -> int:
-        """The number of the most likely one of the sampled worlds."""
+        """Return the number of the most likely sampled world."""
         return int(self.density.argmax())
 
     def degrees(self) -> Tables:
-        """What is given, and the probabilities of atoms as degrees."""
+        """Return the given facts, and the probabilities of atoms as degrees."""
         return self._with(dict(self.marginals))
 
     def _with(self, learned: Mapping[str, Tensor]) -> Tables:
@@ -160,10 +163,10 @@ class Posterior:
         return replace(self.tables, predicates=predicates)
 
     def truth(self, formula: CheckedFormula) -> Value:
-        """The truth of a formula in every world, with axes (world, trace, variables …, time).
+        """Return a formula's truth in every world, with axes (world, trace, variables …, time).
 
         Raises:
-            LimitError: what is computed of one world takes too much memory.
+            LimitError: evaluating one world takes too much memory.
         """
         parts: list[Tensor] = []
         done, step = 0, self.chains
@@ -197,12 +200,12 @@ class Posterior:
     def probability(
         self, formula: CheckedFormula, condition: CheckedFormula | None = None
     ) -> Probability:
-        """The probability of a formula at every binding and point.
+        """Return the probability of a formula at every binding and time point.
 
         Args:
             formula: any formula of the language; its truth is that of two-valued logic.
-            condition: in each trace, those worlds count in which this one, without free
-                variables, is true at the first point.
+            condition: a formula without free variables; in each trace, only worlds in which it is
+                true at the first time point count.
 
         Raises:
             DataError: the condition has free variables, or no world obeys it in any trace.

@@ -76,8 +76,8 @@ class StepPlan:
         data: the bytes of data in memory.
         weights: the bytes of learned numbers, gradients, optimiser state and best weights.
         saved: the bytes that a step stores for the backward pass.
-        cells: the number of cells of learned tables, if blocks are of bindings; processes send their
-            rows and gradients.
+        cells: the number of cells of learned tables, if blocks are of bindings; processes send
+            their rows and gradients.
         width: the bytes of a cell.
         seconds: the time of a step, if it was measured.
     """

@@ -116,7 +116,9 @@ def test_the_warnings_of_the_scene(of_truth):
     assert late is not None
     assert (late.violated, late.holds) == (0, True)
     assert late.undecided > 0
-    words = f"A13: {late.undecided} of 10,000 bindings and times on the labels are undecided, since"
+    words = (
+        f"A13: {late.undecided} of 10,000 bindings and times on the labels are undecided, because"
+    )
     assert said(of_truth, "A13", FindingKind.UNDECIDED).startswith(words)
     assert FindingKind.CONTRADICTED not in kinds(of_truth, "A13")
 
@@ -331,7 +333,7 @@ def test_violations_at_the_end_and_elsewhere_are_told_apart():
         assert found.truncated == 1
     found = rule("forall x. G(P(x) -> F[<=2] Q(x))", tables, 5)
     assert said(found, "N", FindingKind.UNDECIDED) == (
-        "N: 1 of 5 bindings and times on the labels is undecided, since the trace ends: "
+        "N: 1 of 5 bindings and times on the labels is undecided, because the trace ends: "
         "a later witness could still come"
     )
     assert said(found, "N", FindingKind.CONTRADICTED) == (

@@ -103,8 +103,8 @@ def test_cells_are_rows_and_columns_and_have_names():
     [
         ("A1", {"x": "buss"}, {}, "no entity of sort 'agent' is named 'buss'; did you mean 'bus'"),
         ("A1", {}, {}, "'x' is not bound; its variables are 'x'"),
-        ("A1", {"x": "bus", "z": "bus"}, {}, "'z' is no variable of the rule"),
-        ("A2", {"x": "bus", "y": "there"}, {}, r"\(bus, there\) is no tuple of the relation"),
+        ("A1", {"x": "bus", "z": "bus"}, {}, "'z' is not a variable of the rule"),
+        ("A2", {"x": "bus", "y": "there"}, {}, r"\(bus, there\) is not a tuple of the relation"),
         ("A1", {"x": "bus"}, {"time": 3}, "the time point 3 does not exist: there are 0 to 2"),
         ("A1", {"x": "bus"}, {"trace": "dai"}, "no trace is named 'dai'; did you mean 'day'"),
         ("A1", {"x": "bus"}, {"trace": 1}, "there is no trace 1: there are 0 to 0"),

@@ -143,7 +143,7 @@ def test_what_is_defined_follows_unless_it_is_changed_itself(cells):
 def test_what_is_no_fact_is_told(cells, change, told):
     with pytest.raises(DataError, match=told):
         with_changes(cells["Brake"].tables, [change])
-    with pytest.raises(DataError, match="a degree lies from 0 to 1, not at 2"):
+    with pytest.raises(DataError, match="a degree must be from 0 to 1, not 2"):
         replace(change, degree=2.0)
 
 

@@ -150,7 +150,7 @@ def test_training_warns_once_of_all_that_move_nothing(batches):
         training={"epochs": 1, **({"batches": batches} if batches else {})},
     )  # fmt: skip
     (warning,) = [w for w in model.warnings if "influence" in w]
-    assert warning.startswith("A, B: hardly any influence on what is learned")
+    assert warning.startswith("A, B: hardly any influence on learned predicates")
     view = View(model.truth, model.semantics, theory=model.theory, learned=["Learned", "Also"])
     assert weaknesses(view) == {"A": Weakness.GUARD, "B": Weakness.GUARD}
 

@@ -34,9 +34,15 @@ def test_a_group_of_one_tells_itself_everything(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("said", "message"),
     [
-        ({"RANK": "one", "WORLD_SIZE": "2"}, "RANK='one', which is no whole number from 0"),
-        ({"RANK": "0", "WORLD_SIZE": "-2"}, "WORLD_SIZE='-2', which is no whole number from 0"),
-        ({"RANK": "2", "WORLD_SIZE": "2"}, "process 2 is none of 2: RANK is from 0 to 1"),
+        (
+            {"RANK": "one", "WORLD_SIZE": "2"},
+            "RANK='one', which is not a whole number of at least 0",
+        ),
+        (
+            {"RANK": "0", "WORLD_SIZE": "-2"},
+            "WORLD_SIZE='-2', which is not a whole number of at least 0",
+        ),
+        ({"RANK": "2", "WORLD_SIZE": "2"}, "process 2 does not exist: RANK must be from 0 to 1"),
         ({"RANK": "0", "WORLD_SIZE": "2"}, "process 0 of 2 cannot meet the others: .*MASTER_ADDR"),
     ],
 )

@@ -174,7 +174,7 @@ def test_what_the_theory_says_can_be_told_where_worlds_were_read_from_a_folder(l
     with pytest.raises(DataError) as error:
         bare.against(bare[0])
     assert str(error.value) == (
-        "error: what speaks against labels follows from the theory; pass it as `said`"
+        "error: the evidence against labels follows from the theory; pass it as `said`"
     )
     theory = check(parse_theory(THEORY))
     said = statements(theory, posterior.tables, posterior.learned)
@@ -198,7 +198,7 @@ def test_bad_input_is_refused(labels):
         (lambda: listed.against(listed[0], worlds=0), "at least 1 world is looked at, not 0"),
         (
             lambda: doubts(posterior, replace(labels, index={"At": labels.index["On"]})),
-            "no world says anything of 'At'; available: 'On', 'Lit'",
+            "no world contains 'At'; available: 'On', 'Lit'",
         ),
         (
             lambda: doubts(posterior, replace(labels, index={"On": labels.index["On"] + 1})),

@@ -97,7 +97,9 @@ def repair(
     """
     site.cells.check_predicates(fixed)
     if _true(site, frozenset()):
-        return Repair(False, (), True, 0, "none is needed, since it is true in two-valued logic")
+        return Repair(
+            False, (), True, 0, "no repair is needed, because it is true in two-valued logic"
+        )
     try:
         gates = Circuit(site, fixed, held)
     except LimitError as error:
