@@ -44,11 +44,13 @@ def degree(value: float | bool | None, digits: int = 3) -> str:
 def entered(value: float) -> str:
     """Format a degree for an input box; more digits where three would read as 0 or 1.
 
-    >>> [entered(v) for v in (0.8, 0.0, 1.0, 1e-9, 0.99999)]
-    ['0.800', '0.000', '1.000', '1e-09', '0.99999']
+    >>> [entered(v) for v in (0.8, 0.0, 1.0, 8.92036e-05, 0.99999)]
+    ['0.800', '0.000', '1.000', '8.9e-05', '0.99999']
     """
     text = number(value)
-    return repr(value) if 0 < value < 1 and float(text) in (0, 1) else text
+    if not 0 < value < 1 or float(text) not in (0, 1):
+        return text
+    return f"{value:.2g}" if value < 0.5 else repr(value)
 
 
 def share(value: float | None) -> str:

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 #: How often test facts are resampled, and the most facts to draw in total.
 _DRAWS, _FACTS = 400, 20_000_000
 
+#: With fewer test facts, the verdict says that they are few.
+_FEW = 30
+
 #: The most predicates, and the most things to do, that a report names.
 _MOST = 5
 
@@ -86,11 +89,13 @@ def _predictions(metrics: Report | None, interval: ScoreInterval | None) -> list
         words = "are worse than guessing"
     else:
         words = "cannot be told apart from guessing"
-    return [
+    sentences = [
         f"On {count(facts)} test facts, predictions {words}: the mean PR-AUC is {interval}, where "
-        f"guessing scores {number(chance)}.",
-        _weakest(judged),
+        f"guessing scores {number(chance)}."
     ]
+    if facts < _FEW:
+        sentences.append("These facts are few: on others, the score may be quite different.")
+    return sentences if len(judged) == 1 else [*sentences, _weakest(judged)]
 
 
 def _weakest(judged: Mapping[str, PredicateReport]) -> str:

@@ -399,6 +399,15 @@ def test_predicates_below_guessing_are_listed():
     assert second.endswith("P4 (0.312, guessing 0.500) and 3 more.")
 
 
+def test_few_test_facts_are_called_few_and_one_predicate_is_named_once():
+    truth = [1.0, 0.0] * 14
+    good = [0.9 if t else 0.1 for t in truth]
+    first, second = sentences({"Good": (truth, good)})
+    assert first.startswith("On 28 test facts, ")
+    assert second == "These facts are few: on others, the score may be quite different."
+    assert len(sentences({"Good": (truth * 2, good * 2)})) == 1
+
+
 def test_violated_axioms_come_first_and_are_open(page, content):
     order = [row[0].split()[0] for row in page.cells("Table: All axioms")]
     wrong = {a.audit.name for a in content.axioms if a.audit.on_model.violated}
