@@ -60,8 +60,7 @@ def free_axes_of_all(*roots: Node) -> dict[c.Core, frozenset[c.Axis]]:
     for node in postorder(*roots):
         if not isinstance(node, c.Core):
             continue
-        # type: ignore[index]
-        axes = frozenset[c.Axis]().union(*(free[child] for child in children(node)))
+        axes = frozenset[c.Axis]().union(*(free[child] for child in children(node)))  # type: ignore[index]
         if isinstance(node, c.Variable):
             axes = axes | {node.axis}
         elif isinstance(node, c.Quantifier):

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
@@ -85,11 +86,11 @@ def test_rules_are_counted_as_a_loop_counts_them(tmp_path):
 
 def test_proposals_rules_and_audit_count_the_same_cells(tmp_path, call):
     rng = random.Random(4)
-    rows = []
+    rows: list[tuple[Any, ...]] = []
     for pump, hour in itertools.product(range(6), range(30)):
         failed = rng.random() < 0.4
         alarm = failed if rng.random() < 0.97 else not failed
-        rows.append([f"p{pump}", hour, int(alarm), int(failed) if rng.random() < 0.5 else ""])
+        rows.append((f"p{pump}", hour, int(alarm), int(failed) if rng.random() < 0.5 else ""))
     path = write(tmp_path / "pumps.csv", ["pump", "hour", "alarm", "failed"], rows)
     known = [(alarm, failed) for _, _, alarm, failed in rows if failed != ""]
     held = [failed for alarm, failed in known if alarm]
@@ -374,7 +375,7 @@ def test_what_cannot_be_learned(tmp_path, call):
 
 
 def test_a_column_of_ticks_is_not_used_and_says_why(tmp_path):
-    rows = [["a", 1, "x"], ["b", 0, ""], ["c", "", ""], ["d", "", ""]]
+    rows: list[list[object]] = [["a", 1, "x"], ["b", 0, ""], ["c", "", ""], ["d", "", ""]]
     proposal = propose(write(tmp_path / "t.csv", ["who", "late", "seen"], rows))
     (seen,) = [c for c in proposal.main.columns if c.name == "seen"]
     assert seen.role is Role.UNUSED
@@ -383,7 +384,8 @@ def test_a_column_of_ticks_is_not_used_and_says_why(tmp_path):
 
 
 def test_words_that_keep_a_column_from_being_learned(tmp_path):
-    rows = [["a", 1, "yes"], ["b", 0, "no"], ["c", "", "?"], ["d", "", "open"], ["e", "", "no"]]
+    rows: list[list[object]] = [["a", 1, "yes"], ["b", 0, "no"], ["c", "", "?"], ["d", "", "open"]]
+    rows.append(["e", "", "no"])
     path = write(tmp_path / "t.csv", ["who", "late", "sick"], rows)
     strange = "'?', 'open' are neither true nor false"
     (sick,) = [c for c in propose(path).main.columns if c.name == "sick"]

@@ -351,8 +351,7 @@ def test_weights_are_learned_and_travel(tmp_path):
     assert clause.weight == learned
     assert_refused(
         before, tmp_path / "three", "a weight is below 0",
-        # type: ignore[type-var]
-        carried=replace(before.posterior.carried, weights={"Signs": -1.0}),
+        carried=replace(before.posterior.carried, weights={"Signs": -1.0}),  # type: ignore[type-var]
     )  # fmt: skip
 
 
