@@ -1,1 +1,1 @@
-"""Axioms over tables, cell by cell: audit, rules, violations, explanations."""
+"""Analyse axioms over tables, cell by cell: audit, rules, violations, explanations."""

@@ -1,8 +1,8 @@
-"""A formula whose facts have other degrees: only the bindings that read them are looked at.
+"""Evaluate a formula after changes of facts, at only the bindings that read them.
 
 Under means with one p, the error of a formula is the mean of the errors of its bindings. So its
-value then follows from its value now, and from the errors of the bindings that read a changed fact,
-now and then. The same goes for the number of violations.
+new value follows from its present value, and from the old and new errors of the bindings that read
+a changed fact. The same holds for the number of violations.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from fotltn.tree import postorder
 
 
 def outcome(cells: Cells) -> Standing:
-    """How a formula stands, from all of its cells."""
+    """Return the value and the violations of a formula, from all of its cells."""
     return Standing(*cells.counts().tally.numbers, cells.value())
 
 
 def after_changes(cells: Cells, changes: Sequence[Change], now: Standing) -> Standing | None:
-    """How a formula with changed facts stands; None if all cells are needed.
+    """Return the value and the violations after changes of facts; None if all cells are needed.
 
     Args:
-        cells: of the formula, as it is.
-        changes: the facts that differ.
-        now: how the formula stands without them.
+        cells: the cells of the formula, without changes.
+        changes: the changed facts.
+        now: the value and the violations without changes.
 
     Raises:
         DataError: there is no such fact.
@@ -70,7 +70,7 @@ def after_changes(cells: Cells, changes: Sequence[Change], now: Standing) -> Sta
 
 
 def _exponent(cells: Cells) -> float | None:
-    """The p of the mean that a formula is of its bindings; None if it is no such mean."""
+    """Return the p of a formula's mean over its bindings; None if it is not such a mean."""
     semantics, layers, how = cells.semantics, cells.prefix.layers, cells.tables.decisions
     if semantics.boolean or semantics.epsilon or cells.free or (how and how.definitions):
         return None
@@ -84,7 +84,7 @@ def _exponent(cells: Cells) -> float | None:
 
 
 def _places(cells: Cells, atom: c.Atom, change: Change) -> dict[c.Axis, Tensor]:
-    """Where on axes of the cells an atom can be a changed fact; on those left out, everywhere."""
+    """Return the places on each axis where an atom can be a changed fact, where limited."""
     tables = cells.tables
     shape = tuple(tables.table(change.predicate).shape[1:])
     *numbers, _ = np.unravel_index(placed(tables, change)[1], shape)

@@ -1,4 +1,4 @@
-"""Asking a model: the value of any formula, by entity and time, and its predictions as a table."""
+"""Ask for the value of any formula, by entity and time."""
 
 from __future__ import annotations
 
@@ -34,19 +34,21 @@ ENDS = ("low", "high")
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The values of a formula.
+    """The values of a formula, as `model.ask` returns them.
+
+    Use `rows()` to see names, and `tensor` to compute.
 
     Args:
         text: the formula.
         axes: its free variables.
         tensor: the values, with axes (trace, free variables …, time); beyond the end of a trace
             NaN, or false under the crisp semantics.
-        times: the points that the axis of time stands for.
-        lengths: the number of points of each trace.
-        names: of traces and entities.
-        low: of probabilities, the lower ends of intervals that hold them in 95 of 100 cases.
-        high: the upper ends.
-        worlds: of probabilities, the number of sampled worlds that were counted in each trace.
+        times: the time points of the time axis.
+        lengths: the number of time points of each trace.
+        names: the names of traces and entities.
+        low: for probabilities, the lower ends of 95 % intervals.
+        high: the upper ends of these intervals.
+        worlds: for probabilities, the number of sampled worlds that were counted in each trace.
     """
 
     text: str
@@ -90,9 +92,9 @@ class Answer:
         )
 
     def rows(self) -> Iterator[dict[str, object]]:
-        """One row for each trace, binding and time: variables, `trace`, `time`, `value`.
+        """Yield a row for each trace, binding and time: variables, `trace`, `time`, `value`.
 
-        Of probabilities also `low` and `high`. Bindings to entities that a trace lacks are left
+        Probabilities also have `low` and `high`. Bindings to entities that a trace lacks are left
         out.
         """
         variables = [a.name for a in self.axes]
@@ -105,7 +107,7 @@ class Answer:
                 yield {**bound, "trace": row.trace, "time": time, "value": value, **ends}
 
     def bindings(self) -> Iterator[BoundValues]:
-        """Entities by name, with their values over time; without those that a trace lacks."""
+        """Yield names of entities with their values over time, except those that a trace lacks."""
         for trace, length in enumerate(self.lengths):
             here = sum(t < length for t in self.times)
             for place in itertools.product(*(range(n) for n in self.tensor.shape[1:-1])):
@@ -124,9 +126,9 @@ class Answer:
 
 
 class BoundValues(NamedTuple):
-    """The names of a trace and of entities, and the values of a formula there.
+    """The names of a trace and of entities, with the values of a formula.
 
-    Of probabilities, intervals go with them.
+    Probabilities also have intervals.
     """
 
     trace: str
@@ -136,10 +138,10 @@ class BoundValues(NamedTuple):
 
 
 def ask(view: View, formula: str | Formula, *, at: Time = 0) -> Answer:
-    """The value of a formula, for each binding of its free variables.
+    """Return the value of a formula for each binding of its free variables.
 
     Args:
-        view: the tables, and what gives the formula its value.
+        view: the tables, and the semantics of the formula.
         formula: the formula or its text.
         at: a time point, or "all".
 
@@ -158,11 +160,11 @@ def ask(view: View, formula: str | Formula, *, at: Time = 0) -> Answer:
 def answers(
     view: View, formulas: Mapping[str, CheckedFormula], *, at: Time = 0
 ) -> dict[str, Answer]:
-    """The values of checked formulas by name, evaluated together.
+    """Return the values of checked formulas by name, evaluated together.
 
     Raises:
         DataError: the time point does not exist, or a table is missing.
-        LimitError: with the name of a formula that does not fit the budget.
+        LimitError: a formula does not fit the budget; the message names it.
     """
     tables = view.tables
     point = None if isinstance(at, str) and at == "all" else time_point(at, tables)

@@ -1,4 +1,4 @@
-"""The audit of a theory: what the values of its axioms rest on, and what is wrong with them."""
+"""Audit a theory: find out what the values of its axioms rest on."""
 
 from __future__ import annotations
 
@@ -38,17 +38,16 @@ _MARK = " (antecedent)"  # no predicate's name has a blank
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AuditPart:
-    """What some traces say of a theory; `audited` puts it together with others.
+    """The audit of some traces; `audited` combines it with others.
 
     Args:
-        values: by world and axiom, the degree on each trace.
-        counts: by axiom, cells counted on the model.
-        labelled: by axiom, cells counted on the labels, if there are any.
-        antecedents: by axiom, the sum of the antecedent's degrees, and of how many cells.
-        gradients: by axiom, the slopes that go to the antecedent and to the consequent, of each
-            trace.
-        influence: how far axioms move what is learned.
-        means: by axiom, its operators that are means, where they are true.
+        values: the degree on each trace, by world and axiom.
+        counts: the counts of cells on the model, by axiom.
+        labelled: the counts of cells on the labels, by axiom, if there are labels.
+        antecedents: the sum of the antecedent's degrees and the number of cells, by axiom.
+        gradients: for each axiom and trace, the slopes of the antecedent and of the consequent.
+        influence: how far axioms move learned predicates.
+        means: the operators that are means, where they are true, by axiom.
         rule: how degrees are decided.
     """
 
@@ -63,13 +62,13 @@ class AuditPart:
 
 
 def audit(view: View, labels: Tables | None = None) -> Audit:
-    """Say for each axiom how far it holds, and how far that is evidence of anything.
+    """Measure how far each axiom holds, and what that is worth as evidence.
 
     Args:
         view: the axioms, and the tables to audit: given ones, and the degrees of learned
-            predicates. Several traces are aggregated as ∀ aggregates.
-        labels: the same tables as the data state them. Facts without a label are not held against
-            an axiom: its degree on the labels is the best that they leave possible.
+            predicates. Several traces are aggregated as by ∀.
+        labels: the tables as the data state them. Facts without a label are not held against an
+            axiom: its degree on the labels is the best that they leave possible.
 
     Raises:
         DataError: a learned predicate is not declared, or a table is missing.
@@ -78,7 +77,7 @@ def audit(view: View, labels: Tables | None = None) -> Audit:
 
 
 def audit_part(view: View, labels: Tables | None = None) -> AuditPart:
-    """What some traces say; arguments and errors are those of `audit`."""
+    """Audit some traces; arguments and errors are those of `audit`."""
     theory, tables, learned = view.theory, view.tables, view.learned
     for name in learned:
         problem = f"the learned predicate '{name}' is not declared"
@@ -121,11 +120,11 @@ def _dilutions(cells: Cells) -> Dilutions:
 
 
 def audited(view: View, parts: Sequence[AuditPart]) -> Audit:
-    """The audit of all traces, from what some of them say, in order.
+    """Combine the audits of groups of traces, in order.
 
     Args:
-        view: the axioms, and how they are read; its tables are not looked at.
-        parts: what traces say.
+        view: the axioms, and how they are read; its tables are not used.
+        parts: the audits of groups of traces.
     """
     theory, semantics, first = view.theory, view.semantics, parts[0]
     by_trace = {
@@ -176,7 +175,7 @@ def audited(view: View, parts: Sequence[AuditPart]) -> Audit:
 
 
 def _counted(parts: Sequence[Counts], implication: bool) -> CrispAudit:
-    """An axiom in two-valued logic, counted over its cells."""
+    """Count the cells of an axiom in two-valued logic."""
     counts = all_counts(parts)
     tally = counts.tally
     every = CrispAudit(*tally.numbers, unlabelled=tally.unlabelled)
@@ -190,7 +189,7 @@ def _counted(parts: Sequence[Counts], implication: bool) -> CrispAudit:
 
 
 def _constant(view: View, degree: float) -> Tables:
-    """The tables with one degree for all that is learned, as a table without facts."""
+    """Return the tables with one degree for all learned predicates."""
     tables, device = view.tables, view.tables.lengths.device
     predicates: dict[str, Tensor | SparseTable] = dict(tables.predicates)
     for name in view.learned:
@@ -205,7 +204,7 @@ def _constant(view: View, degree: float) -> Tables:
 def _together(
     theory: CheckedTheory, values: Mapping[str, Mapping[str, float]], semantics: Semantics
 ) -> KnowledgeBase:
-    """All axioms together; where ∀ is no mean, satisfaction is the value of the worst one."""
+    """Combine all axioms; if ∀ is not a mean, satisfaction is the value of the worst axiom."""
     how = semantics.forall
     p = how.p if isinstance(how, PMean) and not semantics.boolean else math.inf
     weight = {a.name: a.weight for a in theory.axioms}
@@ -222,13 +221,13 @@ def _together(
 
 
 def _mean_antecedent(parts: Sequence[tuple[float, int]]) -> float:
-    """The mean degree of the antecedent over the cells that count."""
+    """Return the mean degree of the antecedent over the cells that count."""
     total, number = (sum(column) for column in zip(*parts, strict=True))
     return total / number if number else 0.0
 
 
 def _antecedents(cells: Cells) -> tuple[float, int]:
-    """The sum of the antecedent's degrees over the cells that count, and how many these are."""
+    """Return the sum of the antecedent's degrees over the cells that count, and their number."""
     assert cells.prefix.rule is not None
     antecedent = cells.prefix.rule[0]
     blocks = shared(
@@ -240,7 +239,7 @@ def _antecedents(cells: Cells) -> tuple[float, int]:
 
 
 def _antecedent_sum(cells: Cells, antecedent: c.Formula) -> tuple[float, int]:
-    """The sum of its degrees over the cells that count, and how many these are."""
+    """Return the sum of degrees over the cells that count, and their number."""
     total, number = 0.0, 0
     if cells.semantics.boolean and (rows := cell_rows(cells)) is not None:
         true = rows.count(rows.where(antecedent)).sum()
@@ -256,9 +255,9 @@ def _antecedent_sum(cells: Cells, antecedent: c.Formula) -> tuple[float, int]:
 
 
 def _gradients(view: View) -> dict[str, tuple[Tensor, Tensor]]:
-    """For each implication the slopes that go to antecedent and consequent, of each trace.
+    """Return the slopes of antecedent and consequent, for each implication and trace.
 
-    Predicates of the antecedent get names of their own, with the same tables.
+    Predicates of the antecedent get separate names, with the same tables.
     """
     tables, learned = view.tables, view.learned
     if view.semantics.boolean or not learned:
@@ -301,7 +300,7 @@ def _gradients(view: View) -> dict[str, tuple[Tensor, Tensor]]:
 def _gradient_shares(
     parts: Sequence[tuple[Tensor, Tensor]], values: Tensor, semantics: Semantics
 ) -> tuple[float, float] | tuple[None, None]:
-    """The shares of an axiom's gradient that go to antecedent and consequent."""
+    """Return the shares of an axiom's gradient that go to antecedent and consequent."""
     if not parts:
         return None, None
     sums = [over_all_traces(torch.cat(one), values, semantics) for one in zip(*parts, strict=True)]

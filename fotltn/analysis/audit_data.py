@@ -1,4 +1,4 @@
-"""What an audit of axioms finds, as plain data, and the sentences that go with it."""
+"""The results of an audit as plain data, with the sentences for people."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class FindingKind(StrEnum):
 
     @property
     def meaning(self) -> str:
-        """What it says about several axioms, in a sentence."""
+        """The meaning of the warning for several axioms, in a sentence."""
         match self:
             case FindingKind.VACUOUS:
                 return "they hold without evidence, so a high value says nothing"
@@ -61,7 +61,7 @@ class CrispAudit(CellTally):
     """An axiom in two-valued logic, counted over its cells: traces, bindings and times.
 
     Args:
-        support: cells where the antecedent is true; None if the axiom is no implication.
+        support: the cells where the antecedent is true; None if the axiom is not an implication.
         confidence: the share of these cells where the consequent is true, too; None without any.
         base_rate: the share of true consequents, over what the consequent depends on.
         lift: how much likelier the consequent is where the antecedent is true.
@@ -79,7 +79,7 @@ class CrispAudit(CellTally):
     )  # fmt: skip
 
     def __getattr__(self, name: str) -> Any:
-        """What numbers were called in version 0.1.0."""
+        """Return numbers under their names in version 0.1.0."""
         now = {"violations": "violated", "violation_rate": "rate", "cells": "count"}
         return renamed(self, name, {**now, "truncated": "undecided"})
 
@@ -117,7 +117,7 @@ class InFourWorlds(Record):
 
     @property
     def line(self) -> str:
-        """The numbers in one line, never the first without the others."""
+        """The numbers in one line, always all together."""
         shown = [f"model {degree(self.value)}"]
         if self.labels is not None:
             shown.append(f"labels {degree(self.labels)}")
@@ -127,22 +127,22 @@ class InFourWorlds(Record):
 
 @dataclass(frozen=True, slots=True)
 class AxiomAudit(InFourWorlds):
-    """One axiom: its degree on all of these, what that rests on, and where its gradient goes.
+    """One axiom: its degrees, what they rest on, and where its gradient goes.
 
     Args:
         name: the axiom's name.
-        text: the axiom as it is written.
+        text: the axiom as written.
         weight: how much it counts among the others.
         hard: whether it holds in every world.
-        implication: whether it is an implication under ∀ and G; if not, what speaks of
-            antecedents is None.
+        implication: whether it is an implication under ∀ and G; if not, numbers about antecedents
+            are None.
         antecedent: the mean degree of the antecedent on the model.
         on_model: its two-valued truth on the model.
         on_labels: its two-valued truth on the labels.
         gradient_antecedent: the share of the gradient that goes to learned predicates of the
             antecedent; None if nothing has a gradient.
         gradient_consequent: the share that goes to those of the consequent.
-        influence: how much it can move what is learned; None if nothing is.
+        influence: how much it can move learned predicates; None if there are none.
     """
 
     name: str
@@ -165,22 +165,22 @@ class AxiomAudit(InFourWorlds):
 
     @property
     def evidence(self) -> CrispAudit:
-        """What the labels say, or the model if there are none."""
+        """The counts on the labels or, without labels, on the model."""
         return self.on_model if self.on_labels is None else self.on_labels
 
     @property
     def where(self) -> str:
-        """What the evidence is of, in words."""
+        """The source of the evidence, in words."""
         return "the model" if self.on_labels is None else "the labels"
 
 
 @dataclass(frozen=True, slots=True)
 class KnowledgeBase(Record):
-    """All axioms together, next to what predictions that know nothing would score.
+    """All axioms together, beside the scores of predictions that know nothing.
 
     Args:
         kb_sat: the geometric mean of the axioms' values, as the paper reports it.
-        satisfaction: their p-mean error by weight, with the p of ∀, as it is trained.
+        satisfaction: their weighted p-mean error, with the p of ∀, as in training.
     """
 
     kb_sat: InFourWorlds
@@ -190,7 +190,7 @@ class KnowledgeBase(Record):
 
     @property
     def line(self) -> str:
-        """KB-SAT with what it is worth."""
+        """KB-SAT with its meaning."""
         return f"KB-SAT: {self.kb_sat.line}. {self.meaning}"
 
     @property
@@ -200,7 +200,7 @@ class KnowledgeBase(Record):
 
     @property
     def meaning(self) -> str:
-        """What KB-SAT allows to conclude."""
+        """The conclusion that KB-SAT allows."""
         false = f"Predicting false for everything scores {degree(self.kb_sat.all_false)}"
         if self.telling:
             return f"{false}: only what is above that can be evidence."
@@ -227,6 +227,6 @@ class Audit(Record):
     KEYS = ("knowledge_base", "axioms", "warnings")
 
     def axiom(self, name: str) -> AxiomAudit:
-        """The axiom of that name."""
+        """Return the audit of the axiom with a name."""
         axioms = {axiom.name: axiom for axiom in self.axioms}
         return look_up(axioms, name, f"the audit has no axiom '{name}'")

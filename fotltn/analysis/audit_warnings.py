@@ -1,4 +1,4 @@
-"""What an audit warns of, in plain sentences."""
+"""The warnings of an audit, in plain sentences."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class Dilution(NamedTuple):
     """An existential operator that is a mean, where it is true.
 
     Args:
-        words: how it is called.
-        many: how many points its mean has at most.
+        words: the operator in words.
+        many: the most points of its mean.
         p: its exponent.
-        points: at how many it is true.
+        points: the number of points at which it is true.
         total: the sum of its values there.
     """
 
@@ -49,7 +49,7 @@ Dilutions = Mapping[int, Dilution]
 def findings(
     axioms: Sequence[tuple[AxiomAudit, Dilutions, bool]], together: KnowledgeBase
 ) -> tuple[Finding, ...]:
-    """All warnings: about the axioms together, then axiom by axiom.
+    """Return all warnings: about the axioms together, then axiom by axiom.
 
     Args:
         axioms: what was measured of each; its operators that are means, on what it is judged by;
@@ -85,7 +85,7 @@ def _vacuous(axiom: AxiomAudit, touched: bool) -> Warned:
 
 
 def _other(axiom: AxiomAudit) -> Warned:
-    """What the ends of traces, the labels, and the gradient say."""
+    """Yield warnings about ends of traces, labels and gradients."""
     name, evidence, labels = axiom.name, axiom.evidence, axiom.on_labels
     if evidence.undecided:
         yield (
@@ -126,7 +126,7 @@ def _violations(count: int) -> str:
 
 
 def dilutions(cells: Cells) -> Dilutions:
-    """∃, F and U by means, where they are true.
+    """Return the ∃, F and U that are means, where they are true.
 
     Args:
         cells: of the axiom, on what it is judged by: the labels, or the model if there are none,
@@ -140,7 +140,7 @@ def dilutions(cells: Cells) -> Dilutions:
 
 
 def all_dilutions(parts: Sequence[Dilutions]) -> Dilutions:
-    """The same of all traces, from those of some."""
+    """Combine the dilutions of groups of traces."""
     together: dict[int, Dilution] = {}
     for place, one in (item for part in parts for item in part.items()):
         other = together.get(place, one._replace(points=0, total=0.0))
@@ -152,7 +152,7 @@ def all_dilutions(parts: Sequence[Dilutions]) -> Dilutions:
 
 
 def _diluted(axiom: AxiomAudit, means: Dilutions) -> Warned:
-    """∃, F and U by means, whose value is low where they are true."""
+    """Yield warnings about ∃, F and U whose value is low where they are true."""
     for words, many, p, true, total in means.values():
         if true and total / true < DILUTED:
             yield (
@@ -166,7 +166,7 @@ def _diluted(axiom: AxiomAudit, means: Dilutions) -> Warned:
 
 
 def _mean(node: c.Formula, cells: Cells) -> tuple[str, int, float] | None:
-    """How an existential operator is called, how many points its mean has at most, and its p."""
+    """Return an existential operator in words, the most points of its mean, and its p."""
     tables, semantics = cells.tables, cells.semantics
     operator = c.closed(node)
     match operator:
@@ -192,7 +192,7 @@ def _mean(node: c.Formula, cells: Cells) -> tuple[str, int, float] | None:
 
 
 def _sum(node: c.Formula, cells: Cells) -> tuple[int, float]:
-    """At how many points a formula is true, and the sum of its values there."""
+    """Return the number of points at which a formula is true, and the sum of its values there."""
     free = tuple(sorted(free_axes(node), key=lambda a: a.name))
     always = c.Aggregate(True, node, c.Window(), past=False)
     apart = replace(cells, prefix=Prefix((always,), node), free=free)

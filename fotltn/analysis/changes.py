@@ -1,4 +1,4 @@
-"""What if: facts that have other degrees than tables say, and tables in which they do."""
+"""What if: facts with other degrees, and tables with these changes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _HALF = 0.5  # from where on a fact is true that follows from others
 
 @dataclass(frozen=True, slots=True)
 class Change(Record):
-    """A fact, and the degree that it is to have.
+    """A fact, and its new degree.
 
     Args:
         predicate: its predicate.
@@ -30,7 +30,7 @@ class Change(Record):
         degree: from 0 to 1.
 
     Raises:
-        DataError: the degree is none.
+        DataError: the degree is not a number from 0 to 1.
     """
 
     predicate: str
@@ -42,7 +42,7 @@ class Change(Record):
     KEYS = ("fact=text", "predicate", "entities", "time", "trace", "degree")
 
     def __post_init__(self) -> None:
-        """Refuse what is no degree."""
+        """Raise an error for a value that is not a degree."""
         if not 0 <= self.degree <= 1:
             raise DataError(f"a degree must be from 0 to 1, not {self.degree:g}")
 
@@ -53,12 +53,12 @@ class Change(Record):
 
     @property
     def of(self) -> tuple[object, ...]:
-        """What tells its fact from others."""
+        """The identity of the fact."""
         return self.predicate, self.entities, self.time, self.trace
 
 
 def change_at(tables: Tables, predicate: str, trace: int, place: int, degree: float) -> Change:
-    """A change of the fact at a place in the table of a trace."""
+    """Return a change of the fact at a place in the table of a trace."""
     shape = tuple(tables.table(predicate).shape)
     *numbers, time = map(int, np.unravel_index(place, shape[1:]))
     sorts = tables.signature.predicates[predicate].sorts
@@ -71,7 +71,7 @@ def change_at(tables: Tables, predicate: str, trace: int, place: int, degree: fl
 
 
 def placed(tables: Tables, change: Change) -> tuple[int, int]:
-    """The trace of a changed fact, and its place in the table of that trace.
+    """Return the trace of a changed fact, and its place in the table of that trace.
 
     Raises:
         DataError: there is no such fact.
@@ -106,7 +106,7 @@ def placed(tables: Tables, change: Change) -> tuple[int, int]:
 
 
 def overlay(tables: Tables, changes: Sequence[Change], trace: int) -> dict[str, dict[int, float]]:
-    """The changed degrees of each predicate in a trace, by place.
+    """Return the changed degrees of each predicate in a trace, by place.
 
     Raises:
         DataError: there is no such fact.
@@ -120,10 +120,10 @@ def overlay(tables: Tables, changes: Sequence[Change], trace: int) -> dict[str, 
 
 
 def with_changes(tables: Tables, changes: Sequence[Change]) -> Tables:
-    """The same tables, but for some facts.
+    """Return the tables with some facts changed.
 
-    What networks would predict from other facts does not follow; what definitions say does, in
-    two-valued logic, but for facts that are changed themselves.
+    Predictions of networks stay as they are. Defined facts follow in two-valued logic, unless they
+    are changed themselves.
 
     Raises:
         DataError: there is no such fact.
@@ -142,7 +142,7 @@ def with_changes(tables: Tables, changes: Sequence[Change]) -> Tables:
 
 
 def put(table: Tensor | SparseTable, key: int, degree: float) -> Tensor | SparseTable:
-    """A table with another degree at a place, which is counted over all of its dimensions."""
+    """Return a table with another degree at a place, numbered over all of its dimensions."""
     if isinstance(table, Tensor):
         copied = table.detach().clone(memory_format=torch.contiguous_format)
         copied.view(-1)[key] = degree

@@ -1,4 +1,4 @@
-"""Cells counted: how many there are, where an antecedent is true, and the consequent with it."""
+"""Count cells: all of them, those with a true antecedent, and those with a true consequent, too."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ ByTrace = np.ndarray[Any, np.dtype[np.float64]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Counts:
-    """Counts by trace; under a semantics of degrees, sums of them.
+    """Counts by trace; under a semantics of degrees, sums of degrees.
 
-    A rule that is no implication has an antecedent that is always true.
+    A rule that is not an implication has an antecedent that is always true.
 
     Args:
-        cells: those that count, the undecided and unlabelled ones included.
-        absent: those that would count if all entities were present where they are used.
-        support: those where the antecedent is true, the undecided and unlabelled ones left out.
-        held: those of them where the consequent is true, too.
+        cells: the cells that count, including undecided and unlabelled ones.
+        absent: the cells that would count if all entities were present where they are used.
+        support: the cells where the antecedent is true, without undecided and unlabelled ones.
+        held: the cells among these where the consequent is true, too.
         undecided: the cells that fail only because the trace ends; none if its end is final.
         unlabelled: the cells whose truth depends on facts without a label.
         base_cells: cells of the consequent alone, without those that only the end makes false, or
             that depend on facts without a label.
-        base_true: those where it is true.
+        base_true: the cells among these where it is true.
     """
 
     cells: ByTrace
@@ -57,7 +57,7 @@ class Counts:
 
     @property
     def tally(self) -> CellTally:
-        """All traces together, in two-valued logic."""
+        """Return the tally of all traces, in two-valued logic."""
         numbers = (self.cells, self.support - self.held, self.undecided, self.absent)
         unlabelled = int(self.unlabelled.sum())
         return CellTally(*(int(each.sum()) for each in numbers), unlabelled=unlabelled)
@@ -66,13 +66,13 @@ class Counts:
 def measures(
     support: ByTrace, held: ByTrace, base_cells: ByTrace, base_true: ByTrace
 ) -> tuple[ByTrace, ByTrace, ByTrace]:
-    """Confidence, base rate and lift of a rule, from sums of counts; NaN where there is none."""
+    """Return confidence, base rate and lift of a rule, from sums of counts; NaN if undefined."""
     confidence, base_rate = ratio(held, support), ratio(base_true, base_cells)
     return confidence, base_rate, ratio(confidence, base_rate)
 
 
 def ratio(above: ByTrace, below: ByTrace) -> ByTrace:
-    """A quotient, NaN where it has none."""
+    """Return a quotient; NaN if it is undefined."""
     quotient: ByTrace = np.full(np.broadcast(above, below).shape, np.nan)
     np.divide(above, below, out=quotient, where=np.asarray(below) > 0)
     return quotient
@@ -129,13 +129,13 @@ def count(cells: Cells, *, crisp: bool = True) -> tuple[Counts, Counts | None]:
 def joined_counts(
     blocks: Sequence[tuple[Counts, Counts | None]],
 ) -> tuple[Counts, Counts | None]:
-    """What `count` comes to on all traces, from what it comes to on some in a row."""
+    """Join the results of `count` on consecutive groups of traces."""
     inner = [part for _, part in blocks if part is not None]
     return all_counts([part for part, _ in blocks]), all_counts(inner) if inner else None
 
 
 def all_counts(blocks: Sequence[Counts]) -> Counts:
-    """The counts of all traces, from those of some in a row."""
+    """Join the counts of consecutive groups of traces."""
     names = [field.name for field in fields(Counts)]
     return Counts(*(np.concatenate([getattr(block, name) for block in blocks]) for name in names))
 

@@ -1,14 +1,14 @@
-"""How much each axiom can move what is learned, and what a guard would change.
+"""Measure how much each axiom can move learned predicates, and what a guard would change.
 
 The value of `forall x. G(a -> b)` is a mean over all bindings and times. Where `a` is false the
 axiom is true, whatever is learned. If `a` is seldom true, these cells are nearly all of the mean,
 and the slope of the axiom is next to nothing. With `a` as a guard, `G forall x where a. b`, the
 mean is over the others alone.
 
-Influence is that on a model that knows nothing: slopes are taken where all that is learned is 0.5,
-and what was predicted does not count. So an axiom that a trained model satisfies is not weak by
-that. Some axioms happen to be flat at 0.5, such as `a <-> b`. So before an axiom is called weak,
-slopes are also taken at random degrees around 0.5.
+Influence refers to a model that knows nothing: slopes are taken where all learned degrees are 0.5,
+and predictions do not matter. So an axiom does not become weak because a trained model satisfies
+it. Some axioms, such as `a <-> b`, are flat at 0.5. So before an axiom is called weak, slopes are
+also taken at random degrees around 0.5.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _ELSEWHERE = " (elsewhere)"
 
 
 class Weakness(StrEnum):
-    """Why an axiom about learned predicates moves them hardly, or not at all."""
+    """Why an axiom about learned predicates hardly moves them, or not at all."""
 
     GUARD = "guard"  # its conditions are seldom true; as a guard, they would give it ten times more
     SMALL = "small"  # it moves them far less than others do, and a guard would not help
@@ -61,7 +61,7 @@ class Weakness(StrEnum):
 
     @property
     def meaning(self) -> str:
-        """What it says of an axiom, to follow its name and a colon."""
+        """The reason in words, to follow the axiom's name and a colon."""
         match self:
             case Weakness.GUARD:
                 return (
@@ -86,17 +86,17 @@ class Weakness(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AxiomInfluence(Record):
-    """How much an axiom can move what is learned, where nothing is known of that yet.
+    """How much an axiom can move learned predicates before anything is learned.
 
     Args:
         axiom: its name.
         slope: the sum of its derivatives, without signs, by all degrees that are learned, where all
             of these are 0.5.
         share: its share in the slopes of all axioms, by weight.
-        gain: how many times its slope would be with the guard; None if there is none to suggest.
+        gain: how many times larger its slope would be with the guard; None without a suggestion.
         suggestion: the axiom with the guard, as text.
-        weakness: why it hardly moves what is learned, or not at all; None if it does, and if it
-            mentions nothing that is learned.
+        weakness: why it hardly moves learned predicates; None if it does move them, or mentions
+            none.
     """
 
     axiom: str
@@ -108,7 +108,7 @@ class AxiomInfluence(Record):
 
     @property
     def weak(self) -> bool:
-        """Whether the axiom is about what is learned, and moves that hardly, or not at all."""
+        """Whether the axiom mentions learned predicates, but hardly moves them."""
         return self.weakness is not None
 
 
@@ -134,7 +134,7 @@ class InfluencePart:
 
 
 def influences(view: View) -> tuple[AxiomInfluence, ...]:
-    """The influence of each axiom on what is learned; none if nothing is, or it is too large.
+    """Return the influence of each axiom; empty if nothing is learned, or the data are too large.
 
     Of tables that are learned, only the shapes count.
     """
@@ -170,7 +170,7 @@ def influences_of(
 
 
 def weaknesses(view: View) -> dict[str, Weakness]:
-    """The axioms that hardly move what is learned, or not at all, and why."""
+    """Return the axioms that hardly move learned predicates, with the reasons."""
     return {one.axiom: one.weakness for one in influences(view) if one.weakness is not None}
 
 
@@ -326,7 +326,7 @@ def _influence(
 
 
 def guarded(formula: c.Formula, crisp: Collection[str]) -> c.Formula | None:
-    """An axiom whose given conditions are a guard, inside of time: `G forall x where a. b`.
+    """Return an axiom with its given conditions as a guard inside `G`: `G forall x where a. b`.
 
     None if it has no such condition, or no quantifier. In two-valued logic it says the same.
 

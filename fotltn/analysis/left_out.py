@@ -1,7 +1,7 @@
-"""What each axiom brings: learning with all axioms and without each, on labels that are held back.
+"""Measure the gain of each axiom: learn with all axioms and without each, then score.
 
-One driver for whatever learns: labels are divided several times, and each time it is learned once
-with all axioms, and once without each of them.
+This driver works for every method: it divides the labels several times, and each time it learns
+once with all axioms, and once without each of them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ R = TypeVar("R")
 
 
 class Division(NamedTuple):
-    """Labels from which is learned, and those that are held back."""
+    """The labels to learn from, and those to hold back."""
 
     learned: Labels
     held_back: Labels
@@ -25,13 +25,13 @@ class Division(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LeftOutProgress:
-    """How far the measurement is.
+    """The progress of the measurement.
 
     Args:
         division: the number of the division of labels, from 1.
         axiom: the axiom that was left out; None for the run with all.
-        done: how many runs are done.
-        of: how many there will be.
+        done: the number of finished runs.
+        of: the total number of runs.
     """
 
     division: int
@@ -42,7 +42,7 @@ class LeftOutProgress:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LeftOut(Generic[R]):
-    """What was learned, division by division.
+    """The results of learning, division by division.
 
     Args:
         every: with all axioms.
@@ -71,7 +71,7 @@ def leave_out(
         learn: learns without an axiom, or with all, on a division, which it is told with its
             number, and says how well that predicts what is held back.
         bearable: errors of learning without an axiom that end the measurement of that axiom alone.
-        report: is told of every run that is done.
+        report: a function to call after every run.
     """
     every: list[R] = []
     without: dict[str, list[R]] = {name: [] for name in axioms}

@@ -1,7 +1,7 @@
-"""How good predictions are, and how far axioms are satisfied.
+"""Metrics of predictions, and of the satisfaction of axioms.
 
 Predictions are compared with facts that are true or false. Every metric is a number with, where it
-is undefined, the reason: then its value is NaN. Predictions that are no numbers are an error.
+is undefined, the reason: then its value is NaN. Predictions that are not numbers are an error.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ def _undefined(reason: str) -> Metric:
 
 @dataclass(frozen=True, slots=True)
 class Bin(Record):
-    """The predictions of `low` to `high`: how many, their mean, and the share that is true.
+    """The predictions from `low` to `high`: their number, their mean, and the share that is true.
 
-    An empty one has neither mean nor share: they are NaN.
+    In an empty bin, the mean and the share are NaN.
     """
 
     low: float
@@ -61,7 +61,7 @@ class Bin(Record):
 
 @dataclass(frozen=True, slots=True)
 class Calibration(Record):
-    """Predictions by bins, and the mean distance of prediction and truth over them."""
+    """Predictions by bins, and the mean distance of prediction and truth."""
 
     bins: tuple[Bin, ...]
     error: Metric
@@ -73,7 +73,7 @@ class Calibration(Record):
 
 
 def pr_auc(truth: Any, score: Any) -> Metric:
-    """The average precision: the mean of the precisions at each true fact, ranked by score.
+    """Return the average precision: the mean of the precisions at each true fact, ranked by score.
 
     >>> pr_auc([1, 0, 1, 0], [0.9, 0.8, 0.7, 0.1]).value
     0.8333333333333333
@@ -92,7 +92,7 @@ class Curve(Record):
 
 
 def pr_curve(truth: Any, score: Any) -> Curve:
-    """The points at which precision or recall change; the area under the steps is `pr_auc`.
+    """Return the points at which precision or recall change; the area under the steps is `pr_auc`.
 
     Raises:
         DataError: all facts are true, or all are false.
@@ -109,7 +109,7 @@ def pr_curve(truth: Any, score: Any) -> Curve:
 
 
 def roc_auc(truth: Any, score: Any) -> Metric:
-    """How probable it is that a true fact scores above a false one; a tie counts half."""
+    """Return the probability that a true fact scores above a false one; a tie counts half."""
     return _ranking(truth, score, _rank_of_true_facts)
 
 
@@ -141,7 +141,7 @@ def _ranking(truth: Any, score: Any, measure: Callable[[Array, Array], float]) -
 
 
 def accuracy(truth: Any, score: Any, *, threshold: float = 0.5) -> Metric:
-    """The share of facts whose score is on the right side; a score at the threshold says true."""
+    """Return the share of facts on the right side of the threshold; at the threshold means true."""
     labels, scores = _pair(truth, score)
     if math.isnan(threshold):
         raise DataError("the threshold is NaN; expected a number")
@@ -149,15 +149,15 @@ def accuracy(truth: Any, score: Any, *, threshold: float = 0.5) -> Metric:
 
 
 def brier(truth: Any, score: Any) -> Metric:
-    """The mean squared distance of score and truth; 0 is best."""
+    """Return the mean squared distance of score and truth; 0 is best."""
     labels, scores = _pair(truth, score, degrees=True)
     return _averaged((scores - labels) ** 2)
 
 
 def log_loss(truth: Any, score: Any) -> Metric:
-    """The mean negative logarithm of the degree that is given to what is true; 0 is best.
+    """Return the mean negative logarithm of the probability given to the truth; 0 is best.
 
-    Degrees are kept that far from 0 and 1 that one fact costs at most 27.6.
+    Degrees are kept away from 0 and 1, so one fact costs at most 27.6.
 
     >>> round(log_loss([1, 0], [0.5, 0.5]).value, 3)
     0.693
@@ -168,7 +168,7 @@ def log_loss(truth: Any, score: Any) -> Metric:
 
 
 def chance(truth: Any) -> Metric:
-    """The share of true facts, which is the average precision of a constant score."""
+    """Return the share of true facts, which is the average precision of a constant score."""
     labels, _ = _pair(truth, truth)
     return _averaged(labels)
 
@@ -178,7 +178,7 @@ def _averaged(numbers: Array) -> Metric:
 
 
 def calibration(truth: Any, score: Any, *, bins: int = 10) -> Calibration:
-    """Scores in bins of equal width, each with the mean score and the share that is true.
+    """Put scores into bins of equal width, each with the mean score and the share that is true.
 
     A bin holds its lower end; the last one holds 1 too. The error is the distance of the two,
     averaged over the facts.
@@ -207,7 +207,7 @@ def calibration(truth: Any, score: Any, *, bins: int = 10) -> Calibration:
 class PredicateReport(Record):
     """The metrics of one predicate.
 
-    Accuracy is that of decisions: true from the threshold on; without one, by the definition.
+    Accuracy refers to decisions: by the threshold or, without one, by the definition.
     """
 
     facts: int
@@ -239,7 +239,7 @@ class Report:
     mean: Mapping[str, Metric]
 
     def __repr__(self) -> str:
-        """How much was tested, and the means of two metrics."""
+        """Return the number of tested facts, and the means of two metrics."""
         facts = sum(one.facts for one in self.predicates.values())
         names = f"{len(self.predicates)} predicate{'s' * (len(self.predicates) != 1)}"
         score, chance = (number(self.mean[name].value) for name in ("pr_auc", "chance"))
@@ -257,11 +257,11 @@ class Report:
         return table(heads, rows, left=["predicate"])
 
     def left_out(self, metric: str) -> tuple[str, ...]:
-        """The predicates that a mean is not over, since the metric is undefined for them."""
+        """Return the predicates without a defined metric, which a mean leaves out."""
         return tuple(n for n, r in self.predicates.items() if not getattr(r, metric).defined)
 
     def as_dict(self) -> dict[str, object]:
-        """The report for machines."""
+        """Return the report as data."""
         return {
             "predicates": plain(self.predicates),
             "mean": {
@@ -272,9 +272,10 @@ class Report:
 
 
 def best_threshold(truth: Any, score: Any, by: str) -> float:
-    """The threshold with the best F1, or accuracy, on labelled facts; the nearest to 0.5 of equals.
+    """Return the threshold with the best F1 or accuracy on labelled facts.
 
-    It lies halfway between two scores, or at an end. Without a fact of either kind it is 0.5.
+    Among equals, the one nearest to 0.5 wins. It lies halfway between two scores, or at an end. If
+    all facts are true or all are false, it is 0.5.
     """
     labels, scores = _pair(truth, score)
     true = labels == 1
@@ -298,7 +299,7 @@ def report(
     thresholds: Mapping[str, float | None] | None = None,
     bins: int = 10,
 ) -> Report:
-    """All metrics, by predicate and on average.
+    """Compute all metrics, by predicate and on average.
 
     A mean is over the predicates for which the metric is defined.
 
@@ -339,7 +340,7 @@ def report(
 
 
 def mean(metrics: Mapping[str, Metric]) -> Metric:
-    """The mean over those that are defined."""
+    """Return the mean over the defined metrics."""
     values = [metric.value for metric in metrics.values() if metric.defined]
     if values:
         return Metric(math.fsum(values) / len(values))
@@ -352,10 +353,10 @@ def mean(metrics: Mapping[str, Metric]) -> Metric:
 
 
 def kb_sat(values: Any, *, weights: Any = None) -> Metric:
-    """The geometric mean of the values of axioms: the KB-SAT of the paper.
+    """Return the geometric mean of the values of axioms: the KB-SAT of the paper.
 
-    It is 0 as soon as one axiom with a weight is 0. It says nothing about quality: where all
-    predictions are false, most axioms are true.
+    It is 0 if one axiom with a weight is 0. It does not measure quality: if all predictions are
+    false, most axioms are true.
 
     >>> round(kb_sat({"A1": 1.0, "A2": 0.25}).value, 3)
     0.5

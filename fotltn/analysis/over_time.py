@@ -1,4 +1,4 @@
-"""The truth of a rule over bindings and time: what a heat map shows."""
+"""The truth of a rule over bindings and time, as in a heat map."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class BindingRows:
     traces: int
 
     def as_dict(self) -> dict[str, object]:
-        """The rows for machines; what does not count is NaN."""
+        """Return the rows as data; cells that do not count are NaN."""
         pairs = zip(self.rows, self.values.tolist(), strict=True)
         return {
             "times": list(self.times),
@@ -111,7 +111,7 @@ class TruthOverTime:
 
     Args:
         cells: of the rule.
-        values: degrees with axes (row, time); NaN where a cell does not count, since a guard is
+        values: degrees with axes (row, time); NaN where a cell does not count, because a guard is
             false there, or the trace has ended.
         truth: 1 where the body is true in two-valued logic, 0 where it is false, 2 where a cell
             does not count, and 3 where it is undecided, with the same axes.
@@ -119,7 +119,7 @@ class TruthOverTime:
         order: the rows that have a cell that counts: those with violations first, and of each kind
             those with the largest errors.
         times: the time of each column.
-        tally: the cells, counted.
+        tally: the counts of cells.
         first: the cell that lists put first; None if all that count are fully true.
     """
 
@@ -143,21 +143,21 @@ class TruthOverTime:
 
     @property
     def count(self) -> int:
-        """How many cells count."""
+        """The number of cells that count."""
         return self.tally.count
 
     @property
     def violated(self) -> int:
-        """How many of them are false in two-valued logic."""
+        """The number of cells that are false in two-valued logic."""
         return self.tally.violated
 
     @property
     def undecided(self) -> int:
-        """How many of them are false only since their trace ends."""
+        """The number of cells that are false only because their trace ends."""
         return self.tally.undecided
 
     def row(self, row: int) -> BindingRow:
-        """What there is to say of a row.
+        """Return a row with its binding, error and lowest degree.
 
         Raises:
             DataError: there is no such row.
@@ -177,21 +177,21 @@ class TruthOverTime:
         )
 
     def rows(self, start: int, stop: int) -> tuple[BindingRow, ...]:
-        """Rows by their rank, from the worst on."""
+        """Yield the rows by rank, the worst first."""
         return tuple(self.row(row) for row in self.order[max(0, start) : max(0, stop)].tolist())
 
     def worst(self, count: int) -> tuple[BindingRow, ...]:
-        """The first rows: those with violations, then those with the largest errors."""
+        """Return the first rows: those with violations, then those with the largest errors."""
         return self.rows(0, count)
 
     def top(self, count: int) -> BindingRows:
-        """The first rows, with their values."""
+        """Return the first rows, with their values."""
         rows = self.worst(count)
         values = self.values[[row.row for row in rows]].detach().cpu().numpy()
         return BindingRows(rows, values, self.times, len(self.lengths))
 
     def band(self) -> Band:
-        """The mean and the range of values at each time."""
+        """Return the mean and the range of values at each time."""
         values = self.values.detach().cpu().numpy()
         violated = (self.truth == 0).sum(0).tolist()
         columns = []
@@ -204,7 +204,7 @@ class TruthOverTime:
         return Band(*zip(*columns, strict=True))
 
     def apart(self, other: TruthOverTime) -> Tensor:
-        """The rows of two heat maps, those first whose degrees differ most on average."""
+        """Return the rows of two heat maps, those that differ most on average first."""
         apart = (self.values - other.values).abs()
         counted = ~apart.isnan()
         mean = apart.nan_to_num().sum(-1) / counted.sum(-1).clamp(min=1)
@@ -212,12 +212,12 @@ class TruthOverTime:
         return rows[mean[rows].argsort(descending=True, stable=True)]
 
     def bytes(self, rows: Tensor | Sequence[int]) -> bytes:
-        """Rows as bytes, one a cell: 0 to 254 for degrees from 0 to 1, 255 if it does not count."""
+        """Return rows as bytes: 0 to 254 for a degree, 255 for a cell that does not count."""
         degrees = self.values[torch.as_tensor(rows, dtype=torch.long)]
         return shades(degrees).contiguous().numpy().tobytes()
 
     def as_dict(self, top: int = 50) -> dict[str, object]:
-        """The worst rows for machines; their values are None where a cell does not count.
+        """Return the worst rows as data; values are None where a cell does not count.
 
         Their truth is None there, and where it is undecided.
         """
@@ -273,7 +273,7 @@ def shades(degrees: Tensor, full: int = NO_BYTE - 1) -> Tensor:
 
 @torch.no_grad()
 def truth_over_time(cells: Cells) -> TruthOverTime:
-    """The values of a rule's body at every binding and time, as degrees and in two-valued logic.
+    """Compute a rule's body at every binding and time, as degrees and in two-valued logic.
 
     They are computed a part at a time, and held in single precision.
 

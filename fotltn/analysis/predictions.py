@@ -1,4 +1,4 @@
-"""Predictions as a table of facts, and tables as files that are complete or not there."""
+"""Predictions as a table of facts, and tables as files that are complete or absent."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ _PARQUET = (".parquet", ".pq")
 def predictions(
     tables: Tables, predicates: Collection[str] | None = None, *, named: bool = False
 ) -> pa.Table:
-    """The degrees of predicates, one row a fact, with the columns of a file of facts.
+    """Return the degrees of predicates, one row per fact, with the columns of a file of facts.
 
-    Of a function there is a row for each value, in a column `value`.
+    A function has a row for each value, in a column `value`.
 
     A dense table gives a row for every cell inside its trace. A table of facts gives its facts,
-    since what is not stated is false; if its default is another degree, it is written out. Entities
-    have no rows in traces that lack them, and where they are not present.
+    because other facts are false; if its default is another degree, it is written out. Entities
+    have no rows in traces that lack them, or where they are absent.
 
     Args:
         tables: the tables.
         predicates: which of them, or of the functions; without, all predicates. Where there are
             several traces, rows name theirs. Where it is known when time points are, a column
             `timestamp` says so.
-        named: rows name their trace even if there is one alone.
+        named: name the trace of each row even if there is only one.
 
     Raises:
         DataError: a name is unknown, or is declared static but changes over time.
@@ -66,7 +66,7 @@ def predictions(
 
 
 def stated_facts(tables: Tables) -> pa.Table:
-    """All that tables hold, as a file of facts: predicates, functions, and tuples of relations."""
+    """Return everything in tables as a file of facts: predicates, functions and relations."""
     signature = tables.signature
     names = [*(n for n in signature.predicates if n in tables.predicates)]
     names += [n for n in signature.functions if n in tables.functions]
@@ -87,7 +87,7 @@ def stated_facts(tables: Tables) -> pa.Table:
 
 
 def as_csv(table: pa.Table) -> bytes:
-    """A table as the text of a CSV file."""
+    """Return a table as the text of a CSV file."""
     sink = pa.BufferOutputStream()
     csv.write_csv(table, sink)
     return bytes(sink.getvalue())
@@ -96,11 +96,11 @@ def as_csv(table: pa.Table) -> bytes:
 def write_table(table: pa.Table | Iterable[pa.Table], path: str | os.PathLike[str]) -> int:
     """Write a table as CSV, tab-separated text or Parquet, as the name of the file says.
 
-    The old file stays intact until the new one is complete. Of several tables, which have the same
-    columns, one is in memory at a time.
+    The old file stays intact until the new one is complete. If there are several tables with the
+    same columns, one is in memory at a time.
 
     Returns:
-        How many rows there are.
+        The number of rows.
 
     Raises:
         DataError: the name ends in none of these, or the file cannot be written.

@@ -1,4 +1,4 @@
-"""What analyses find: records that machines can read, looked up by name."""
+"""Records: results of analyses that convert to plain data."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Record:
-    """A dataclass that machines can read.
+    """A dataclass that converts to plain data.
 
     `KEYS` are what they see, in order: names of attributes, or `key=attribute` where the two
     differ, or where it is an attribute of another. Without any, these are all fields.
@@ -25,14 +25,14 @@ class Record:
     KEYS: ClassVar[tuple[str, ...]] = ()
 
     def as_dict(self) -> dict[str, object]:
-        """The same for machines, as JSON can hold it."""
+        """Return the record as plain data for JSON."""
         names = self.KEYS or [field.name for field in fields(self)]  # type: ignore[arg-type]
         pairs = [name.rpartition("=") for name in names]
         return {key or name: plain(attrgetter(name)(self)) for key, _, name in pairs}
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON can hold it: records as dictionaries, tuples as lists, NaN as None."""
+    """Convert a value for JSON: records to dictionaries, tuples to lists, NaN to None."""
     match value:
         case Record():
             return value.as_dict()
@@ -48,7 +48,7 @@ def plain(value: Any) -> Any:
 
 
 def look_up(known: Mapping[str, T], name: str, problem: str) -> T:
-    """What has a name; where nothing has, an error says so, and what there is.
+    """Return the item with a name; the error for an unknown name lists the known ones.
 
     Raises:
         DataError: with the problem.

@@ -1,9 +1,9 @@
-"""What rules are worth on data alone: support, confidence, base rate and lift, with intervals.
+"""Measure rules on data alone: support, confidence, base rate and lift, with intervals.
 
-A rule `forall x. G(if -> then)` has cells: one for each trace, binding and time. Its support are
-the cells where the antecedent is true, its confidence the share of them where the consequent is.
-The base rate is the share of true consequents wherever that can be asked, and the lift the ratio
-of the two: above 1, the antecedent says something about the consequent.
+A rule `forall x. G(if -> then)` has cells: one for each trace, binding and time. Its support is the
+number of cells where the antecedent is true, and its confidence is the share of these cells where
+the consequent is true. The base rate is the share of true consequents over all cells, and the lift
+is the ratio of the two: above 1, the antecedent says something about the consequent.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _AT_ONCE = 2**22  # numbers drawn at once
 
 @dataclass(frozen=True, slots=True)
 class Estimate(Record):
-    """A number with its interval; None where there is nothing to count, or to draw from."""
+    """A number with its interval; None if there is nothing to count or to resample."""
 
     value: float | None
     low: float | None = None
@@ -44,12 +44,12 @@ class Estimate(Record):
 
 @dataclass(frozen=True, slots=True)
 class Strength(Record):
-    """How a rule does on some cells.
+    """The numbers of a rule on some cells.
 
     Args:
-        support: cells where the antecedent is true; of a rule that is no implication, all cells.
-            Under a semantics of degrees, the sum of them.
-        traces: traces that have such cells.
+        support: the cells where the antecedent is true; all cells if the rule is not an
+            implication. Under a semantics of degrees, a sum of degrees.
+        traces: the traces that have such cells.
         confidence: the share of the support where the consequent is true, too.
         base_rate: the share of true consequents over all cells of the consequent.
         lift: confidence over base rate.
@@ -64,19 +64,19 @@ class Strength(Record):
 
 @dataclass(frozen=True, slots=True)
 class Rule(Record):
-    """A rule and how it does.
+    """A rule with its numbers.
 
     Args:
         name: of the axiom, or its text.
-        text: the rule as it is written.
+        text: the rule as written.
         implication: whether there is an antecedent under ∀ and G.
         overall: on all cells but the undecided ones. If the ends of traces are final, `F a` is
             false if `a` has not come by then; `WX a` is true at the last point in any case.
         uncut: on the cells from which the consequent looks at points of the trace alone; None if
             it looks as far as the end, wherever that is.
-        absent: cells that do not count, since an entity is not present when it is used.
-        undecided: cells that fail only since their trace ends; they are no support.
-        unlabelled: cells whose truth depends on facts without a label; they are no support either.
+        absent: the cells that do not count, because an entity is not present when it is used.
+        undecided: the cells that fail only because their trace ends; they do not count as support.
+        unlabelled: the cells whose truth depends on facts without a label; no support either.
     """
 
     name: str
@@ -100,7 +100,7 @@ class Rule(Record):
         return None if self.uncut is None else self.overall.support - self.uncut.support
 
     def __getattr__(self, name: str) -> Any:
-        """What `overall` was called in version 0.1.0."""
+        """Return `overall` under its name in version 0.1.0."""
         return renamed(self, name, {"whole": "overall"})
 
 
@@ -113,7 +113,7 @@ def rules(
     resamples: int = 2000,
     seed: int = 0,
 ) -> Iterator[Rule]:
-    """Say of each rule how well its antecedent predicts its consequent, one after the other.
+    """Yield for each rule how well its antecedent predicts its consequent.
 
     A cell counts where each entity of its binding is present at the times at which it is used.
     For the base rate these are the entities of the consequent alone, and of guards the parts that
@@ -128,12 +128,12 @@ def rules(
         formulas: closed ones over the symbols of the theory, in place of its axioms.
         part: of the traces, by name; None for all.
         traces: the numbers of the traces to count, in place of a part.
-        resamples: how often traces are drawn again, for the intervals; 0 for none.
+        resamples: how often to resample traces for the intervals; 0 for no intervals.
         seed: of these draws.
 
     Raises:
         FotError: a formula is wrong, there are no such traces, or a number is out of range.
-        LimitError: with the rule that does not fit the budget, when it comes to it.
+        LimitError: a rule does not fit the budget; the message names it.
     """
     axioms = rule_axioms(view, formulas)
     chosen = chosen_traces(view.tables.batch, traces, view.parts, part)
@@ -236,8 +236,8 @@ def _strength(counts: Counts, traces: ChosenTraces, draws: Draws, implication: b
 class Draws:
     """How often each trace is drawn, the same for all rules.
 
-    A trace is what is drawn, since its steps and entities are alike: many steps of one clip say
-    less than the same number of steps of many.
+    Whole traces are drawn, because the steps of a trace are alike: many steps of one clip say less
+    than the same number of steps of many clips.
     """
 
     def __init__(self, traces: int, resamples: int, seed: int) -> None:

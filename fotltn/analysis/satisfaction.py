@@ -1,4 +1,4 @@
-"""How far the axioms of a theory hold, on tables from anywhere."""
+"""Measure how far the axioms of a theory hold on tables."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ class Satisfaction:
         return len(self.axioms)
 
     def __getitem__(self, name: str) -> float:
-        """The degree of the axiom of that name.
+        """Return the degree of the axiom with a name.
 
         Raises:
-            DataError: there is none.
+            DataError: there is no such axiom.
         """
         degrees = {axiom.name: axiom.value for axiom in self.axioms}
         return look_up(degrees, name, f"the theory has no axiom '{name}'")
 
     def as_dict(self) -> dict[str, object]:
-        """The degrees for machines."""
+        """Return the degrees as data."""
         return {axiom.name: axiom.value for axiom in self.axioms}
 
     def _repr_html_(self) -> str:
@@ -57,7 +57,7 @@ class Satisfaction:
 
 
 def satisfaction(view: View) -> Satisfaction:
-    """The degrees of all axioms of a view; several traces are aggregated as ∀ aggregates.
+    """Return the degrees of all axioms of a view; several traces are aggregated as by ∀.
 
     Raises:
         DataError: a table is missing.

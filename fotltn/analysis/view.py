@@ -40,22 +40,22 @@ _NO_AXIOMS = CheckedTheory(Signature(), (), ())
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class View:
-    """A theory over tables, with everything that says how they are read.
+    """A theory over tables, with the semantics, the threshold and the treatment of ends.
 
     Args:
-        tables: what formulas are evaluated on.
-        semantics: what gives formulas their degrees.
-        threshold: the degree at which a fact begins to be true in two-valued logic; without, what
-            the tables' decisions say, or 0.5.
+        tables: the tables that formulas are evaluated on.
+        semantics: the semantics of formulas.
+        threshold: the smallest degree that counts as true in two-valued logic; by default, by the
+            decisions of the tables, or 0.5.
         end: whether cells that fail only because their trace ends are undecided, or false.
         budget: bytes that intermediate results may take.
-        theory: the axioms; without, there are none.
+        theory: the axioms; by default, none.
         learned: the predicates whose degrees are predictions; all others are facts.
-        warnings: what is odd in the data, or in how predictions were made.
+        warnings: warnings about the data and the predictions.
         parts: the traces for "train", "validation" and "test", if a project says which.
 
     Raises:
-        DataError: the threshold or the end is none.
+        DataError: the threshold or the end is not valid.
     """
 
     tables: Tables
@@ -69,12 +69,12 @@ class View:
     parts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse thresholds that every degree, or none, is above, and ends that there are not."""
+        """Raise an error for a threshold out of range, or an unknown treatment of ends."""
         check_share(self.threshold)
         end_of(self.end)
 
     def __getattr__(self, name: str) -> Any:
-        """What `warnings` of a project were called in version 0.1.0."""
+        """Return the warnings of a project under their name in version 0.1.0."""
         return renamed(self, name, {"fact_warnings": "warnings"})
 
     def __repr__(self) -> str:
@@ -90,7 +90,7 @@ class View:
         end: End | None = None,
         budget: int | None = None,
     ) -> View:
-        """The same, read otherwise: what is None stays as it is."""
+        """Return the view with other settings; None keeps a setting."""
         return replace(
             self,
             semantics=semantics_of(semantics or self.semantics, p),
@@ -112,13 +112,13 @@ class View:
         return tuple(n for n in self.tables.signature.predicates if n not in self.learned)
 
     def decided(self) -> View:
-        """The same over truth, as degrees of 1 and 0: predictions count as facts."""
+        """Return the view over decisions, as degrees of 1 and 0: predictions count as facts."""
         return replace(self, tables=rounded(self.tables, self.threshold), threshold=None)
 
     # --- what it comes to ---------------------------------------------------------------------
 
     def cells(self, formula: str | CheckedAxiom | CheckedFormula) -> Cells:
-        """The cells of an axiom, which may be named, or of a formula.
+        """Return the cells of an axiom, also by its name, or of a formula.
 
         Raises:
             DataError: no axiom has that name.
@@ -129,7 +129,7 @@ class View:
         return cells_of(known, self)
 
     def degrees(self, formulas: Mapping[str, c.Formula]) -> dict[str, float]:
-        """The degrees of closed formulas; several traces are aggregated as ∀ aggregates.
+        """Return the degrees of closed formulas; several traces are aggregated as by ∀.
 
         Raises:
             DataError: a table is missing.
@@ -140,7 +140,7 @@ class View:
 
     @torch.no_grad()
     def trace_degrees(self, formulas: Mapping[str, c.Formula]) -> dict[str, Tensor]:
-        """The degrees of closed formulas on each trace; raises what `degrees` does."""
+        """Return the degrees of closed formulas on each trace; errors are those of `degrees`."""
         tables = self.tables
         if self.semantics.boolean:
             used = predicates_in(*formulas.values())
@@ -148,19 +148,19 @@ class View:
         return trace_values(formulas, tables, self.semantics, self.budget)
 
     def ask(self, formula: str | Formula, *, at: Time = 0) -> Answer:
-        """The value of a formula at a time point or "all", for each binding of its variables."""
+        """Return the value of a formula at a time point or "all", for each binding."""
         from fotltn.analysis.ask import ask
 
         return ask(self, formula, at=at)
 
     def satisfaction(self) -> Satisfaction:
-        """The degrees of all axioms."""
+        """Return the degrees of all axioms."""
         from fotltn.analysis.satisfaction import satisfaction
 
         return satisfaction(self)
 
     def audit(self, labels: Tables | None = None) -> Audit:
-        """What the values of the axioms are worth; arguments as of `fotltn.analysis.audit`."""
+        """Audit the axioms; arguments as in `fotltn.analysis.audit`."""
         from fotltn.analysis.audit import audit
 
         return audit(self, labels)
@@ -182,10 +182,10 @@ class View:
             formulas: closed ones over the symbols of the theory.
             part: of the traces, by name; None for all.
             traces: the numbers of the traces to count, in place of a part.
-            semantics: crisp to count cells, whatever the view's is; of degrees, these are summed.
-            resamples: how often traces are drawn again, for the intervals; 0 for none.
-            seed: of these draws.
-            other: what else to read otherwise, as of `under`.
+            semantics: "crisp" counts cells, whatever the view's semantics; others sum degrees.
+            resamples: how often to resample traces for the intervals; 0 for no intervals.
+            seed: the seed of the resampling.
+            other: further settings to change, as in `under`.
 
         Raises:
             FotError: a formula is wrong, or there is no such part.
@@ -204,14 +204,14 @@ def stated_view(
     presence: Sequence[str] = (),
     clock: Clock | None = None,
 ) -> View:
-    """A theory over facts as they are stated; what no fact states is false.
+    """Return the view of a theory over stated facts; facts that are not stated are false.
 
     Args:
         theory: the axioms, and what facts may be about.
         facts: the tables.
         horizon: the number of time points of every trace.
         presence: predicates of one entity that say where it is present.
-        clock: what times are; without it, whole numbers from 0.
+        clock: how times map to steps; by default, times are whole numbers from 0.
 
     Raises:
         FotError: a file is missing or wrong, or a predicate is none that says so.

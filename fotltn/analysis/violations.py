@@ -1,4 +1,4 @@
-"""Where an axiom is violated: the worst cells with their share of its error; counterexamples."""
+"""Find where an axiom is violated: its worst cells, and counterexamples."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ class WorstCell(Record):
     Args:
         binding: the names of entities by variable.
         trace: the number of the trace.
-        time: the time point, if the axiom speaks of several.
+        time: the time point, if the axiom is about several.
         value: the degree of the axiom's body there.
         share: its share of the axiom's error, from 0 to 1.
         violated: whether the body is false there in two-valued logic.
         antecedent: the degree of the antecedent, if the body is an implication.
-        consequent: the degree of the consequent, likewise.
+        consequent: the degree of the consequent, if the body is an implication.
         atoms: the degrees of the atoms there.
         undecided: whether it is false only because the trace ends; then it is not violated.
     """
@@ -70,14 +70,14 @@ class WorstCell(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorstCells(CellTally):
-    """The cells of an axiom that its error comes from: violations first, then what is weak.
+    """The cells that an axiom's error comes from: violations first, then weak cells.
 
     Args:
         axiom: its name.
         value: its degree.
-        cells: what the error is shared among, and how, in words.
+        cells: the cells that share the error, and how, in words.
         weak: how many cells are not fully true.
-        worst: violations with the largest errors first, then other weak cells likewise.
+        worst: violations, then weak cells, each with the largest errors first.
     """
 
     axiom: str
@@ -140,7 +140,7 @@ class Counterexample(Record):
 
 
 def violations(cells: Cells, top: int = 10) -> WorstCells:
-    """The bindings and times that an axiom's error comes from: see `Cells.worst`."""
+    """Return the cells that an axiom's error comes from; see `Cells.worst`."""
     if top < 0:
         raise DataError(f"the number of violations is at least 0, not {top}")
     if cells.free:
@@ -176,9 +176,9 @@ def violations(cells: Cells, top: int = 10) -> WorstCells:
 
 
 def counterexample(cells: Cells) -> Counterexample | None:
-    """A binding and time at which an axiom is false in two-valued logic, or None if it is true.
+    """Return a cell in which an axiom is false in two-valued logic; None if it is true.
 
-    It is that of the first trace, then of the first time, then of the first entities.
+    The first trace comes first, then the first time, then the first entities.
     """
     worst = violations(cells.viewed(semantics=CRISP), top=1)
     if not worst.violated:
@@ -232,18 +232,18 @@ class Ranked:
     cell: WorstCell
 
     def __getattr__(self, name: str) -> Any:
-        """What `cell` was called in version 0.1.0."""
+        """Return `cell` under its name in version 0.1.0."""
         return renamed(self, name, {"violation": "cell"})
 
     def as_dict(self) -> dict[str, object]:
-        """The cell for machines."""
+        """Return the cell as data."""
         return {"axiom": self.axiom, "share_of_all": self.share, **self.cell.as_dict()}
 
 
 def ranked(
     by_axiom: Sequence[WorstCells], weights: Mapping[str, float], p: float
 ) -> tuple[Ranked, ...]:
-    """Violations first, then what is weak, by their share of the error of all axioms.
+    """Rank cells of all axioms: violations, then weak cells, by their share of the total error.
 
     The error of all is the weighted mean of `(1 - value)^p`. An axiom's part in it is shared among
     its violations as its own error is.

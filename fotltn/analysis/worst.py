@@ -1,4 +1,4 @@
-"""The worst cells: violations first, then what is weak, each with the largest errors first."""
+"""Collect the worst cells: violations, then weak cells, each with the largest errors first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All that explains one cell, computed together."""
+"""The complete explanation of one cell."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Timeline(Record):
     Args:
         text: the atom.
         predicate: its predicate.
-        values: its degrees, one a point; one only if it is static.
-        static: whether time does not matter.
+        values: its degrees, one per time point; a single one if it is static.
+        static: whether it does not change over time.
         read: the times at which the explanation reads it.
     """
 
@@ -70,7 +70,7 @@ class Explanation(Record):
 
     @property
     def place(self) -> str:
-        """The cell in words."""
+        """Return the cell in words."""
         names = [f"{variable} = {name}" for variable, name in self.binding.items()]
         return ", ".join([*names, f"time {self.cell.time}"])
 
@@ -107,14 +107,14 @@ def why(
     fixed: Collection[str] = (),
     changes: Sequence[Change] = (),
 ) -> Explanation:
-    """Why a rule has its value at a cell, and what would change it.
+    """Explain why a rule has its value at a cell, and what would change it.
 
     Args:
         cells: of the rule.
         cell: where.
-        top: how many influential facts are given.
-        fixed: predicates whose facts do not change: they are neither influential nor flipped.
-        changes: facts with other degrees than the tables say; repairs leave them as they are.
+        top: the number of influential facts to return.
+        fixed: predicates whose facts must not change; they are neither listed nor flipped.
+        changes: facts with other degrees than in the tables; repairs do not flip them.
 
     Raises:
         DataError: there is no such cell or predicate, or a table is missing.
@@ -139,12 +139,12 @@ def why(
 
 @torch.no_grad()
 def timelines(site: Site, tree: ValueNode, *, limit: int = 12) -> tuple[Timeline, ...]:
-    """The atoms that a tree shows over all of the trace, in the order in which they are read.
+    """Return the atoms of a tree over the whole trace, in reading order.
 
     Args:
         site: the cell.
         tree: its explanation.
-        limit: how many atoms at most, those nearest to the root first.
+        limit: the maximum number of atoms; those nearest to the root come first.
     """
     read: dict[str, set[int]] = {}
     facts: dict[str, FactPlace] = {}

@@ -1,4 +1,4 @@
-"""Which facts the value of a cell depends on most, by its gradient."""
+"""Find the facts that the value of a cell depends on most, by its gradient."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ class Influence(Record):
 
 
 def influence(site: Site, *, top: int = 10, fixed: Collection[str] = ()) -> tuple[Influence, ...]:
-    """The facts with the largest gradients of a cell's value, whatever their sign.
+    """Return the facts with the largest gradients of a cell's value, ignoring signs.
 
-    Facts on which the value does not depend are left out, and guards, which have no gradient. In
-    two-valued logic there is none at all.
+    Facts without effect on the value are left out, and so are guards, which have no gradient. In
+    two-valued logic, no fact has a gradient.
 
     Args:
         site: the cell.
-        top: how many at most.
+        top: the maximum number of facts.
         fixed: predicates whose facts are left out.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The smallest set of facts to flip so that a body is true at a cell, in two-valued logic."""
+"""Find the smallest set of facts to flip so that a body is true at a cell."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Flip(Record):
     KEYS = ("fact=text", "predicate", "time", "value", "becomes")
 
     def __str__(self) -> str:
-        """What is done, in words."""
+        """Return the change in words."""
         when = "" if self.time is None else f" at {self.time}"
         becomes = "true" if self.becomes else "false"
         return f"{self.text}{when} becomes {becomes} (it is {degree(self.value)})"
@@ -51,13 +51,13 @@ class Flip(Record):
 
 @dataclass(frozen=True, slots=True)
 class Repair(Record):
-    """What to flip so that a body is true at a cell.
+    """The facts to flip so that a body is true at a cell.
 
     Args:
-        needed: whether it is false as it is.
+        needed: whether the body is false without changes.
         flips: the facts; None if no repair was found.
-        exact: whether no repair is smaller, or, without flips, whether there is none.
-        least: how many flips every repair has at least.
+        exact: whether no repair is smaller; without flips, whether no repair exists.
+        least: the least number of flips of any repair.
         note: the same in words.
     """
 
@@ -68,7 +68,7 @@ class Repair(Record):
     note: str
 
     def __str__(self) -> str:
-        """The repair in words."""
+        """Return the repair in words."""
         flips = ", ".join(map(str, self.flips or ()))
         return f"{flips}; {self.note}" if flips else self.note
 
@@ -81,16 +81,16 @@ def repair(
     held: Collection[FactPlace] = (),
     effort: int = EFFORT,
 ) -> Repair:
-    """The fewest facts to flip so that the body of a rule is true at a cell.
+    """Find the fewest facts to flip so that the body of a rule is true at a cell.
 
-    Where no fact is read twice, the cost of each part follows from those of its own parts. Where
-    one is, that gives a first repair, and a search looks for smaller ones.
+    If no fact is read twice, the cost of each part follows from the costs of its parts. Otherwise
+    this gives a first repair, and a search looks for smaller ones.
 
     Args:
         site: the cell.
-        fixed: predicates whose facts stay as they are.
-        held: further facts that do.
-        effort: how many gates the search may look at; what it has found by then is given.
+        fixed: predicates whose facts must not change.
+        held: further facts that must not change.
+        effort: how many gates the search may visit; the best repair so far is returned.
 
     Raises:
         DataError: there is no such predicate, or a table is missing.

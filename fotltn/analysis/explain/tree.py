@@ -39,10 +39,10 @@ class ValueNode(Record):
     """A part of a formula with its value at a binding and time.
 
     Args:
-        kind: what it is: `atom`, `and`, `forall`, `until` and so on.
-        text: as it is written.
+        kind: the kind of the part: `atom`, `and`, `forall`, `until` and so on.
+        text: the part as written.
         ground: of an atom, equality or comparison, with names in place of variables.
-        role: what it is to the part above: `if` and `then` of an implication, a `part` of `&` and
+        role: its role in the part above: `if` and `then` of an implication, a `part` of `&` and
             `|`, an `instance` of a quantifier, a `point` in time, the `witness` of an until or a
             point `before` it, or `of` for the only part of its kind.
         binding: the names that an instance gives to variables.
@@ -52,8 +52,8 @@ class ValueNode(Record):
         children: its parts; of instances and points, those that matter most.
         count: how many instances or points there are.
         rest: how many of them are not among the children.
-        note: what else there is to say.
-        fact: of an atom, which fact it is.
+        note: a remark, if there is one.
+        fact: for an atom, the fact.
     """
 
     kind: str
@@ -128,12 +128,12 @@ class _Draft:
 
 
 def explain(site: Site, *, width: int = 3, limit: int = 300) -> ValueNode:
-    """The body of a rule as a tree in which every part has its value at a cell.
+    """Return the body of a rule as a tree in which every part has its value at a cell.
 
     Args:
         site: the cell.
-        width: how many instances of a quantifier, or points in time, are shown.
-        limit: how many nodes the tree has at most; what is nearest to the root comes first.
+        width: the number of instances of a quantifier, or of time points, to show.
+        limit: the maximum number of nodes; those nearest to the root come first.
 
     Raises:
         DataError: a table is missing.
