@@ -182,7 +182,7 @@ def test_nothing_is_undefined_everywhere():
         ([0, 1], [0.5], "there are 2 truth values, but 1 scores"),
         ([[0, 1]], [0.5, 0.5], "truth has the shape (1, 2); expected numbers in a row"),
         ([0, 1], 0.5, "score has the shape (); expected numbers in a row"),
-        ([0, 1], ["high", "low"], "score is no number"),
+        ([0, 1], ["high", "low"], "score is not a list of numbers"),
         ([0, 1], None, "score has the shape ()"),
         ([0, 1], [torch.ones(2, requires_grad=True)] * 2, "score"),
     ],
