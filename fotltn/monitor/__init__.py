@@ -1,1 +1,1 @@
-"""Axioms on a trace that is still going on: verdicts and degrees, step by step."""
+"""Follow axioms on a running trace: verdicts and degrees, step by step."""

@@ -1,7 +1,7 @@
-"""What comes true within a batch of steps, on bits.
+"""Find what comes true within a batch of steps, on bits.
 
-Bit i of a number is the truth at step i. What needs more than the batch is taken as false. It only
-saves work: cells that are settled well within a batch are not followed one by one.
+Bit i of a number is the truth at step i. Anything that needs more than the batch counts as false.
+This only saves work: cells that are decided within a batch need not be followed one by one.
 """
 
 from __future__ import annotations

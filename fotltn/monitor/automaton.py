@@ -3,7 +3,7 @@
 The value of a formula at a point is a pair: its truth if the trace ends there, and what the next
 point must bring if it does not. That is known at the point itself, for every formula: `X a` is
 false at the end and else the promise of `a`. Operators of the past keep such pairs of earlier
-points, which go on with the trace, so that they may well have the future beneath them.
+points, which continue with the trace, so they may contain future operators.
 """
 
 from __future__ import annotations
@@ -88,7 +88,8 @@ class Automaton:
         self.memory: dict[tuple[int, int, int], int] = {}
         for number, node in enumerate(postorder(skeleton.formula)):
             numbers[node] = number
-            self.nodes.append((node, [numbers[child] for child in children(node)]))  # type: ignore[index]
+            # type: ignore[index]
+            self.nodes.append((node, [numbers[child] for child in children(node)]))
             for window in _windows_kept(node):
                 self.memory[number, *window] = len(self.memory)
             if len(self.memory) > _MOST_MEMORY:
@@ -163,7 +164,8 @@ class _Point:
                 bits = self.letter if is_letter else self.state.statics
                 return _constant(bool(bits >> place & 1))
             case c.Not(arg):  # of an atom or an end
-                if isinstance(self.letter, bool) and self.automaton.atoms.get(arg, (False,))[0]:  # type: ignore[call-overload]
+                # type: ignore[call-overload]
+                if isinstance(self.letter, bool) and self.automaton.atoms.get(arg, (False,))[0]:
                     return _constant(self.letter)
                 end, rest = self.values[args[0]]
                 return _Pair(not end, FALSE if rest else TRUE)

@@ -1,4 +1,4 @@
-"""What a watch knows of an axiom: its leaves, what was told, and how often it was violated."""
+"""The state of an axiom in a watch: its leaves, reported cells, and counts of violations."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fotltn.monitor.leaves import WatchedAxiom
 from fotltn.monitor.open_cells import LeafWatch
 from fotltn.monitor.roster import Key
 
-#: Cells that are remembered because they were told, at least.
+#: The least number of reported cells to remember.
 TOLD = 1000
 
 

@@ -1,4 +1,4 @@
-"""The tables of all predicates that change, one after the other: a column a cell, over steps."""
+"""The tables of all temporal predicates, one after the other: a column per cell, over steps."""
 
 from __future__ import annotations
 

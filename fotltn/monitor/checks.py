@@ -1,4 +1,4 @@
-"""Facts and values of a step, one by one: do they fit the theory?"""
+"""Check that the facts and values of a step fit the theory."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Entities by number, among them those that have not come yet.
+"""Entities by number, including those that have not come yet.
 
-An entity that comes late was there all the time, with no facts. What it would have been is known
-before: for each sort there are *strangers*, entities without facts, with which everything is
-computed as with the others. When an entity comes, it takes over what is known of a stranger. There
-is a stranger for each combination of the static predicates with one argument, since an entity that
-comes may be a car; and several of them where equality tells entities apart.
+An entity that comes late has existed all the time, without facts. Its state is known in advance:
+each sort has *strangers*, entities without facts, for which everything is computed as for the
+others. When an entity comes, it takes over what is known of a stranger. There is a stranger for
+each combination of the static predicates with one argument, since an entity that comes may be a
+car; and several of them where equality tells entities apart.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The whole trace, for axioms whose value cannot be kept up to date in constant memory."""
+"""The whole trace, for axioms whose value cannot be updated in constant memory."""
 
 from __future__ import annotations
 

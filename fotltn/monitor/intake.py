@@ -1,4 +1,4 @@
-"""Steps into a roster: facts are checked, entities come, and what is true goes to its bits."""
+"""Enter steps into a roster: check facts, add entities, and set the bits of true facts."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A folder that a watch goes on from after it was stopped, however it was stopped.
+"""The folder from which a watch continues after it was stopped, however it was stopped.
 
-    watch.json           what was known after some step, and where the input went on from there
+    watch.json           what was known after some step, and where the input continues
     events.jsonl         every event, once
-    now.json             how axioms stand and what is open, for a page that follows
+    now.json             the state of axioms and open cells, for a page that follows
     input-COUNT.jsonl    steps since then, of an input that cannot be read again
 
 Events come in one order, whatever steps are taken at once. So after a stop, steps since the
@@ -36,7 +36,7 @@ _SHARE = 0.05  # of the time that telling may take
 
 
 class Journal:
-    """Writes events and snapshots of a watch into a folder.
+    """Writes the events and snapshots of a watch into a folder.
 
     Attributes:
         place: where the input goes on after the snapshot, in the words of its source.
@@ -47,7 +47,7 @@ class Journal:
     """
 
     def __init__(self, folder: Path, *, keep_input: bool = False) -> None:
-        """Begin, or go on; `keep_input` if the source cannot be read again.
+        """Start or continue; set `keep_input` if the source cannot be read again.
 
         Raises:
             DataError: the folder cannot be written to.
@@ -170,7 +170,7 @@ class Journal:
         self._tell_at = began + max(1.0, spent / _SHARE)
 
     def save(self, watch: Watch, place: Any, rest: Iterable[str] = ()) -> None:
-        """Write a snapshot, from which another run goes on.
+        """Write a snapshot, from which another run continues.
 
         Args:
             watch: what is saved.

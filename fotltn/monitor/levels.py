@@ -1,4 +1,4 @@
-"""Which violations become alarms: not all of them, where there are many."""
+"""Decide which violations become alarms, so that there are not too many."""
 
 from __future__ import annotations
 

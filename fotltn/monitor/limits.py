@@ -1,4 +1,4 @@
-"""The degree of an axiom if the trace ended now, and between which it may end, whatever comes.
+"""Compute the degree of an axiom if the trace ended now, and bounds on its final degree.
 
 Bounds are kept through the structure of an axiom: every operator is monotone in each operand. What
 comes is unknown: every degree from 0 to 1, a trace that ends at any point (or at its horizon), and

@@ -1,4 +1,4 @@
-"""The loop that monitors and watches share: steps are checked, wait, and are done together."""
+"""The loop of monitors and watches: steps are checked, queued, and processed together."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _DEGREES = re.compile(f"{_DEGREE}(?:;{_DEGREE})*")
 
 
 class StepLoop(ABC, Generic[T]):
-    """Follows one trace, and gives what becomes known of it.
+    """Follows one trace, and yields what becomes known about it.
 
     Attributes:
-        count: how many steps were done.
-        ended: whether no more come.
+        count: the number of processed steps.
+        ended: whether no more steps can follow.
     """
 
     def __init__(self, header: object, horizon: int | None = None) -> None:
@@ -48,13 +48,13 @@ class StepLoop(ABC, Generic[T]):
         self._lines = int(isinstance(header, str))
 
     def steps(self, steps: Iterable[StepInput]) -> Iterator[T]:
-        """Go on by many steps, several at a time, which is faster.
+        """Take many steps, several at a time, which is faster.
 
         Args:
             steps: each as `step` takes it; or a file that is open, with a step on each line.
 
         Raises:
-            DataError: a step does not fit the theory, or cannot be read; those before it are done.
+            DataError: a step does not fit the theory, or cannot be read; earlier steps were taken.
         """
         name = str(getattr(steps, "name", "steps"))
         try:

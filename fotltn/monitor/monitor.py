@@ -1,4 +1,4 @@
-"""A monitor: a theory, and a trace that comes step by step."""
+"""A monitor: follows a theory on a trace that arrives step by step."""
 
 from __future__ import annotations
 

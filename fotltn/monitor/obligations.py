@@ -1,4 +1,4 @@
-"""What is still to come, as a monotone function of promises, in its one irredundant form.
+"""Obligations: a monotone function of promises about the future, in a canonical form.
 
 A promise is a formula at the next point: its number, and the window that is left of it. Promises
 of one number are ordered: `a` within two steps implies `a` within five. A function is a set of

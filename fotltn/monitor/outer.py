@@ -1,6 +1,6 @@
 """Formulas as a monitor reads them: in normal form, quantifiers outside of time.
 
-All of it is two-valued: the laws that are used here do not hold for degrees.
+This is for two-valued logic only: the laws do not hold for degrees.
 """
 
 from __future__ import annotations

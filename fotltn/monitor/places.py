@@ -1,4 +1,4 @@
-"""Where an input goes on: what a folder of state says of it, and whether it is the same input."""
+"""Find where an input continues, and check that it is the same input as before."""
 
 from __future__ import annotations
 

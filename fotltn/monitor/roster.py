@@ -1,4 +1,4 @@
-"""Who is there, and what is stated of them in a batch of steps."""
+"""The entities that are present, and the facts about them in a batch of steps."""
 
 from __future__ import annotations
 

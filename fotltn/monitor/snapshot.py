@@ -1,4 +1,4 @@
-"""A watch as plain data, to go on from later: who is there, what is remembered, what is open."""
+"""A watch as plain data, to continue from later: entities, memory, open cells."""
 
 from __future__ import annotations
 

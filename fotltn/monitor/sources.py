@@ -1,4 +1,4 @@
-"""Where steps come from: lines of standard input, of a file, or of one that grows; a broker."""
+"""The sources of steps: standard input, a file, a growing file, or a broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steps of a trace as a monitor takes them: from Python, or from lines of JSON."""
+"""The steps of a trace, from Python or from lines of JSON."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class InputLine(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TraceStep:
-    """What is true at a point: facts, and the values of functions that change.
+    """A step: the facts at a time point, and the values of temporal functions.
 
     Args:
         facts: predicates with their arguments, and a degree if that is not 1.
@@ -55,7 +55,7 @@ class TraceStep:
 
 @dataclass(frozen=True, slots=True)
 class Header(TraceStep):
-    """What is known before the first step: entities, static facts and values, relations.
+    """A header: what is known before the first step, such as entities and static facts.
 
     Args:
         facts: static predicates, and the tuples of relations.

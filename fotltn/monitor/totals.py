@@ -1,4 +1,4 @@
-"""Aggregations that are added to: sums of powers with a count, or folds."""
+"""Running aggregations: sums of powers with a count, or folds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A trace of tables as the steps of a monitor, so that the two can be compared."""
+"""Turn a trace of tables into the steps of a monitor, to compare the two."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Which quantifiers notice an entity that has not come yet.
+"""Find the quantifiers that notice an entity that has not come yet.
 
 Under a quantifier inside of time, an entity that comes late changes the past: `G exists x. !P(x)`
-is true from the start if somebody without facts comes at the end. Most formulas do not care, since
-`exists y. Crossing(y) & …` is false, and a guard false, of somebody without facts.
+is true from the start if an entity without facts comes at the end. Most formulas do not care,
+because `exists y. Crossing(y) & …` is false, and a guard false, of somebody without facts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Parts of axioms in words, with the names of entities filled in."""
+"""Write parts of axioms in words, with the names of entities."""
 
 from __future__ import annotations
 
