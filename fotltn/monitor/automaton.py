@@ -88,8 +88,7 @@ class Automaton:
         self.memory: dict[tuple[int, int, int], int] = {}
         for number, node in enumerate(postorder(skeleton.formula)):
             numbers[node] = number
-            # type: ignore[index]
-            self.nodes.append((node, [numbers[child] for child in children(node)]))
+            self.nodes.append((node, [numbers[child] for child in children(node)]))  # type: ignore[index]
             for window in _windows_kept(node):
                 self.memory[number, *window] = len(self.memory)
             if len(self.memory) > _MOST_MEMORY:
@@ -164,8 +163,7 @@ class _Point:
                 bits = self.letter if is_letter else self.state.statics
                 return _constant(bool(bits >> place & 1))
             case c.Not(arg):  # of an atom or an end
-                # type: ignore[call-overload]
-                if isinstance(self.letter, bool) and self.automaton.atoms.get(arg, (False,))[0]:
+                if isinstance(self.letter, bool) and self.automaton.atoms.get(arg, (False,))[0]:  # type: ignore[call-overload]
                     return _constant(self.letter)
                 end, rest = self.values[args[0]]
                 return _Pair(not end, FALSE if rest else TRUE)
