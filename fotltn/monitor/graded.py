@@ -178,13 +178,11 @@ class Graded:
         return recent.length >= recent.need - 1 and all(map(self._is_settled, self.pieces))
 
     def _is_settled(self, piece: Piece) -> bool:
-        match piece.node:
-            case c.Aggregate() | c.Until():
-                return bool(piece.totals) and (piece.done > piece.last or piece.last == ENDLESS)
-            case c.Shift(_, steps):
-                return piece.anchor + steps < self.recent.count
-            case _:
-                return not piece.series or piece.value is not None
+        if isinstance(piece.node, c.Aggregate | c.Until):
+            return bool(piece.totals) and (piece.done > piece.last or piece.last == ENDLESS)
+        if isinstance(piece.node, c.Shift):
+            return piece.anchor + piece.node.steps < self.recent.count
+        return not piece.series or piece.value is not None
 
     def _settle(
         self, piece: Piece, known: dict[c.Formula, Value], ends: Sequence[int] = ()
