@@ -323,7 +323,7 @@ def _check_values(config: Config, facts: Facts) -> None:
                 ("functions", name),
                 f"the function '{name}' is computed, but the data state values of it",
                 "state them as another function, and add an axiom that says where both "
-                "are equal: forall x where Known(x). G({name}(x) = measured(x))",
+                f"are equal: forall x where Known(x). G({name}(x) = measured(x))",
             )
 
 
