@@ -304,8 +304,9 @@ def test_functions_that_cannot_be_learned(tables):
         functions(tables, None, functions={"lvel": "network"})
     with pytest.raises(DataError, match=r"functions\.level\.kind: unknown value 'logits'"):
         functions(tables, "logits")
-    with pytest.raises(DataError, match="the function 'bar' is computed, but the data state val"):
+    with pytest.raises(DataError, match="the function 'bar' is computed, but the data") as stated:
         functions(tables, None, functions={"bar": "network", "level": "network"})
+    assert str(stated.value).endswith("G(bar(x) = measured(x))")
     with pytest.raises(DataError, match="the function 'level' has no value for"):
         functions(tables, None, functions={})
     with pytest.raises(DataError, match="'level': a network returned shape"):
