@@ -109,7 +109,7 @@ def test_the_end_of_a_trace_is_a_choice(facts):
         for running in served(facts.under(end=end)):
             with client_of(running) as visitor:
                 assert get(visitor, "/")["inspected"][0]["end"] == end
-                said = "What fails only since its trace ends is undecided"
+                said = "A cell that fails only because its trace ends is undecided"
                 assert (said in visitor.get("/", headers=HTML).text) is (end == "undecided")
                 standings.append(get(visitor, "/formula", text=text))
     first, second = standings

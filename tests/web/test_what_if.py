@@ -95,7 +95,7 @@ def test_of_a_model_only_what_is_changed_is_saved(pair):
         '"predicate","arg1","time","truth"', '"Stop","c1",2,1', '"Car","c1",,0',
     ]  # fmt: skip
     page = pair.get("/axiom/A3/cell", params={"row": 0, "t": 1}, headers=HTML).text
-    assert "the model does not predict anew" in text_of(page)
+    assert "the model does not predict again" in text_of(page)
 
 
 @pytest.mark.parametrize(
