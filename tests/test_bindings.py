@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fotltn.bindings import BlockedFormulas
-from fotltn.engine import Prepared
+from fotltn.engine import Compiled, Prepared
 from fotltn.errors import FotError
 from fotltn.evaluation import Evaluator
 from fotltn.logic import core as c
@@ -147,3 +147,19 @@ def test_no_formula_is_shared_in_log_space_or_where_powers_would_underflow():
         values, shared = in_blocks(formulas, tables, semantics, 3, given)
         assert shared == set()
         torch.testing.assert_close(values, expected.double(), rtol=0, atol=1e-6)
+
+
+def test_blocks_are_compiled_like_any_plan():
+    names = ("First", "Large", "Witness")
+    formulas = {a.name: a.formula for a in check(parse_theory(THEORY)).axioms if a.name in names}
+    tables, given, inputs = data()
+    made = BlockedFormulas(formulas, STABLE_PRODUCT, 2, given, backend="aot_eager")
+    values = []
+    for _ in range(2):
+        numbers, counts = zip(*(made.of(n, tables) for n in range(2)), strict=True)
+        values.append(made.together(torch.stack(numbers), torch.stack(counts), tables))
+    assert all(isinstance(plan, Compiled) for plan, _ in made._plans.values())
+    expected, _ = in_blocks(formulas, tables, STABLE_PRODUCT, 2, given)
+    torch.testing.assert_close(values, [expected, expected], rtol=0, atol=1e-12)
+    for mine, theirs in zip(slopes(values[1], inputs), slopes(expected, inputs), strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-12)
