@@ -11,7 +11,7 @@ tables are added over all blocks, and each block takes those of its rows further
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -355,55 +355,75 @@ class BindingBlocks(TraceBlocks):
         """
         of_networks = {id(weight) for weight in self.task.grounding.parameters()}
         others = [weight for weight in self.learned if id(weight) not in of_networks]
-        slopes = self._slopes([*made.leaves.values(), *others])
+        slopes = self._slopes(self._ordered(made.leaves, made), others)
         for number, of_block in sums.items():
             pull = None if pulls[0] is None else pulls[0][number]
             slopes.add(number, [(of_block.numbers, pull), (of_block.errors, pulls[1])])
         every = slopes.total()
-        by_leaf = dict(zip(made.leaves, every, strict=False))
+        by_leaf = dict(zip(self._ordered(made.leaves, made), every, strict=False))
         by_weight = {id(w): slope for w, slope in zip(others, every[len(by_leaf) :], strict=True)}
         of_networks_rows, *of_definitions = made.stages
         for one, rows in reversed([*zip(self._definitions, of_definitions, strict=True)]):
-            inputs = {n: leaf for n, leaf in made.leaves.items() if n in one.inputs}
+            inputs = self._ordered([n for n in made.leaves if n in one.inputs], made)
             if by_leaf.get(one.name) is not None and inputs:
-                further = self._further(rows, by_leaf, [*inputs.values()])
+                further = self._further(rows, by_leaf, self._slopes(inputs))
                 for name, slope in zip(inputs, further, strict=True):
                     by_leaf[name] = _plus(by_leaf[name], slope)
         self.leave(
-            self._further(of_networks_rows, by_leaf, self.learned),
+            self._further(of_networks_rows, by_leaf, self._slopes({}, self.learned)),
             self._of_everywhere(made, by_leaf),
             [by_weight.get(id(weight)) for weight in self.learned],
             direct,
         )
 
-    def _slopes(self, wanted: Sequence[Tensor]) -> SharedSlopes:
-        return SharedSlopes(wanted, self.ranks, self.ranks.shares(self._count))
+    def _ordered(self, names: Iterable[str], made: _Made) -> dict[str, tuple[Tensor, bool]]:
+        """Leaves, and whether a process needs its rows alone; these are the first."""
+        whole = {*made.everywhere, *self._undivided}
+        leaves = {name: (made.leaves[name], name not in whole) for name in names}
+        return dict(sorted(leaves.items(), key=lambda item: not item[1][1]))
+
+    def _slopes(
+        self, leaves: Mapping[str, tuple[Tensor, bool]], others: Sequence[Tensor] = ()
+    ) -> SharedSlopes:
+        rows = [
+            [self._rows_of_share(name, share) for share in self.ranks.shares(self._count)]
+            for name, (_, by_rows) in leaves.items()
+            if by_rows
+        ]
+        wanted = [*(leaf for leaf, _ in leaves.values()), *others]
+        return SharedSlopes(wanted, self.ranks, self.ranks.shares(self._count), rows)
+
+    def _rows_of_share(self, name: str, share: range) -> range:
+        """The rows of a table that a process has."""
+        if not share:
+            return range(0)
+        return range(self._rows(name, share[0]).start, self._rows(name, share[-1]).stop)
 
     def _further(
         self,
         rows: Mapping[int, BlockRows],
         by_table: Mapping[str, Tensor | None],
-        wanted: Sequence[Tensor],
+        slopes: SharedSlopes,
     ) -> list[Tensor | None]:
         """The slopes by what rows were computed from, given those by their tables."""
-        slopes = self._slopes(wanted)
         for number, of_block in rows.items():
-            pairs = [
-                (some, self._of_rows(name, number, by_table)) for name, some in of_block.items()
-            ]
+            pairs = [(some, self._of_rows(n, number, by_table)) for n, some in of_block.items()]
             slopes.add(number, pairs, again=True)
         return slopes.total()
 
     def _of_rows(
         self, name: str, number: int, by_table: Mapping[str, Tensor | None]
     ) -> Tensor | None:
+        """The slope by the rows of a block."""
         slope = by_table.get(name)
         if slope is None:
             return None
         if name in self._undivided:
             return slope.unsqueeze(1)
-        rows = self._rows(name, number)
-        return slope.narrow(1, rows.start, len(rows))
+        rows, first = self._rows(name, number), 0
+        if self.ranks.count > 1:  # this process has the slopes of its rows
+            first = self._rows(name, self._mine[0]).start
+        return slope.narrow(1, rows.start - first, len(rows))
 
     def _of_everywhere(
         self, made: _Made, by_leaf: Mapping[str, Tensor | None]

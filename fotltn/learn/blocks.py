@@ -8,6 +8,7 @@ are added as pairs along one tree over all blocks, in float64.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -75,11 +76,19 @@ class SharedSlopes:
         wanted: the tensors.
         ranks: this process among others.
         shares: the blocks of each process.
+        rows: for each of the first tensors, the rows that each process needs, along the second
+            axis; all of the others.
     """
 
-    def __init__(self, wanted: Sequence[Tensor], ranks: Ranks, shares: Sequence[range]) -> None:
+    def __init__(
+        self,
+        wanted: Sequence[Tensor],
+        ranks: Ranks,
+        shares: Sequence[range],
+        rows: Sequence[Sequence[range]] = (),
+    ) -> None:
         """Nothing is added yet."""
-        self.wanted, self.ranks, self.shares = wanted, ranks, shares
+        self.wanted, self.ranks, self.shares, self.rows = wanted, ranks, shares, rows
         self.tree = PairwiseSum()
         self.device = wanted[0].device
 
@@ -100,13 +109,31 @@ class SharedSlopes:
         self.tree.add(number, 1, self._flat(slopes))
 
     def total(self) -> list[Tensor | None]:
-        """The slopes by each tensor, None where no block reaches it."""
-        sizes = [one.numel() for one in self.wanted]
-        *rows, reached = self._added().split([*sizes, len(self.wanted)])
+        """The slopes by each tensor, or its rows here; None if no block reaches it."""
+        shapes = self._shapes(self.ranks.number)
+        sizes = [math.prod(shape) for shape in shapes]
+        *parts, reached = self._added().split([*sizes, len(self.wanted)])
         return [
-            row.reshape(one.shape) if met else None
-            for row, one, met in zip(rows, self.wanted, reached.tolist(), strict=True)
+            part.reshape(shape) if met else None
+            for part, shape, met in zip(parts, shapes, reached.tolist(), strict=True)
         ]
+
+    def _shapes(self, number: int) -> list[tuple[int, ...]]:
+        """The shapes of the slopes that a process needs."""
+        shapes = [tuple(one.shape) for one in self.wanted]
+        if self.ranks.count > 1:
+            for place, rows in enumerate(self.rows):
+                shapes[place] = (shapes[place][0], len(rows[number]), *shapes[place][2:])
+        return shapes
+
+    def _for(self, number: int, flat: Tensor) -> Tensor:
+        """Of all slopes in a row, those that a process needs."""
+        *parts, reached = flat.split([*(o.numel() for o in self.wanted), len(self.wanted)])
+        for place, rows in enumerate(self.rows):
+            of_rows = parts[place].reshape(self.wanted[place].shape)
+            some = of_rows.narrow(1, rows[number].start, len(rows[number]))
+            parts[place] = some.reshape(-1)
+        return torch.cat([*parts, reached])
 
     def _flat(self, slopes: Sequence[Tensor | None]) -> Tensor:
         """Slopes in a row, then, for each tensor, whether there is one."""
@@ -123,12 +150,24 @@ class SharedSlopes:
         """The slopes of all blocks, along their tree."""
         if self.ranks.count == 1:
             return self.tree.total()
-        width = sum(one.numel() for one in self.wanted) + len(self.wanted)
-        rows = [total for _, _, total in self.tree.parts]
         nothing = torch.zeros(0, dtype=torch.float64, device=self.device)
+        mine = [total for _, _, total in self.tree.parts]
         parts = [tree_parts(share) for share in self.shares]
-        lengths = [width * len(of_rank) for of_rank in parts]
-        every = self.ranks.gathered(torch.cat([nothing, *rows]), lengths)
+        widths = [
+            sum(map(math.prod, self._shapes(number))) + len(self.wanted)
+            for number in range(self.ranks.count)
+        ]
+        width = widths[self.ranks.number]
+        if self.rows:
+            told = [
+                torch.cat([nothing, *(self._for(n, one) for one in mine)])
+                for n in range(len(widths))
+            ]
+            lengths = [[width * len(of_rank) for width in widths] for of_rank in parts]
+            every = self.ranks.exchanged(told, lengths)
+        else:
+            flat = torch.cat([nothing, *mine])
+            every = self.ranks.gathered(flat, [width * len(of_rank) for of_rank in parts])
         of_all = PairwiseSum()
         for of_rank, numbers in zip(parts, every, strict=True):
             for (start, size), total in zip(of_rank, numbers.split(width), strict=False):

@@ -46,16 +46,38 @@ class Ranks:
         """The numbers of each process, of which all know how many there are."""
         if self.count == 1:
             return [numbers]
-        most, place = max(lengths), numbers.device
-        there = torch.device("cpu")
-        if dist.get_backend() == "nccl":
-            there = torch.device("cuda", torch.cuda.current_device())
+        most, place, there = max(lengths), numbers.device, self._transport()
         padded = numbers.new_zeros(most, device=there)
         padded[: len(numbers)] = numbers
         rows = [torch.empty_like(padded) for _ in lengths]
         with self._together():
             dist.all_gather(rows, padded)
         return [row[:length].to(place) for row, length in zip(rows, lengths, strict=True)]
+
+    def exchanged(
+        self, numbers: Sequence[Tensor], lengths: Sequence[Sequence[int]]
+    ) -> list[Tensor]:
+        """What each process has for this one.
+
+        Args:
+            numbers: what this process has for each.
+            lengths: how many numbers each process has, for each.
+        """
+        received: list[Tensor] = []
+        place, there = numbers[0].device, self._transport()
+        for number, mine in enumerate(numbers):
+            most = max(length[number] for length in lengths)
+            padded = mine.new_zeros(most, device=there)
+            padded[: len(mine)] = mine
+            rows = [torch.empty_like(padded) for _ in lengths] if number == self.number else None
+            with self._together():
+                dist.gather(padded, rows, dst=number)
+            if rows is not None:
+                received = [
+                    row[: length[number]].to(place)
+                    for row, length in zip(rows, lengths, strict=True)
+                ]
+        return received
 
     def objects(self, value: T) -> list[T]:
         """A value of each process."""
@@ -82,6 +104,12 @@ class Ranks:
             raise told[1]
         made: T = told[0]
         return made
+
+    def _transport(self) -> torch.device:
+        """Where numbers must be to be sent."""
+        if dist.get_backend() == "nccl":
+            return torch.device("cuda", torch.cuda.current_device())
+        return torch.device("cpu")
 
     @contextmanager
     def _together(self) -> Iterator[None]:

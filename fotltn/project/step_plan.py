@@ -118,10 +118,13 @@ class StepPlan:
         )
         if self.by_bindings:
             values = 2 * most * (self.axioms * self.traces + self.predicates)
-        row = self.learned + self.tensors + self.cells
+        row = self.learned + self.tensors
         sums = max(len(tree_parts(blocks)) for blocks in shares)
-        tree = _EXACT * row * (math.ceil(math.log2(max(2, self.blocks))) + processes * sums)
-        sent = _EXACT * (values + row * sums) + self.width * self.cells * most // self.blocks
+        depth = math.ceil(math.log2(max(2, self.blocks)))
+        # Slopes by weights come from all processes; those by tables, for the rows of a process.
+        tree = _EXACT * (row * (depth + processes * sums) + self.cells * (depth + sums))
+        sent = _EXACT * (values + (row + self.cells) * sums)
+        sent += self.width * self.cells * most // self.blocks
         return ProcessPlan(processes, most, most / self.blocks, memory + tree, sent)
 
     def table(self) -> list[ProcessPlan]:

@@ -26,13 +26,17 @@ def built(folder, toml=AT_ONCE) -> Built:
 def sent(ranks: Ranks, folder, blocks=7) -> list[int]:  # noqa: ARG001
     """The bytes that this process tells the others by tensors, in each step."""
     task = build(read_config(folder)).task
-    steps, tell = [0], dist.all_gather
+    steps, tell, tell_one = [0], dist.all_gather, dist.gather
 
     def counted(rows, numbers):
         steps[-1] += numbers.nbytes
         return tell(rows, numbers)
 
-    dist.all_gather = counted  # type: ignore[assignment]
+    def counted_to_one(numbers, rows, dst):
+        steps[-1] += numbers.nbytes
+        return tell_one(numbers, rows, dst)
+
+    dist.all_gather, dist.gather = counted, counted_to_one  # type: ignore[assignment]
     task = replace(task, training=replace(task.training, blocks=blocks, epochs=3, patience=None))
     fit(task, on_epoch=lambda _: steps.append(0))
     return steps[:-1]
@@ -51,7 +55,7 @@ def test_as_many_bytes_are_sent(tmp_path, processes):
 
 
 def test_about_as_many_bytes_are_sent_by_blocks_of_bindings(tmp_path):
-    """But for flags of one number each."""
+    """But for flags, of one number each."""
     made = built(tmp_path / "p", AT_ONCE)
     training = replace(made.task.training, blocks=20)
     plan = step_plan(replace(made, task=replace(made.task, training=training)))
@@ -60,7 +64,7 @@ def test_about_as_many_bytes_are_sent_by_blocks_of_bindings(tmp_path):
     assert "20 blocks of bindings, which processes share:" in [*plan.explain()]
     expected = plan.of(2).sent
     for steps in together(2, tmp_path / "meet", sent, tmp_path / "p", 20):
-        assert steps == pytest.approx([expected] * 3, abs=32)
+        assert steps == pytest.approx([expected] * 3, abs=64)
 
 
 @pytest.mark.parametrize(
