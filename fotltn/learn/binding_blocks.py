@@ -378,8 +378,8 @@ class BindingBlocks(TraceBlocks):
 
     def _ordered(self, names: Iterable[str], made: _Made) -> dict[str, tuple[Tensor, bool]]:
         """Leaves, and whether a process needs its rows alone; these are the first."""
-        whole = {*made.everywhere, *self._undivided}
-        leaves = {name: (made.leaves[name], name not in whole) for name in names}
+        every_row = {*made.everywhere, *self._undivided}
+        leaves = {name: (made.leaves[name], name not in every_row) for name in names}
         return dict(sorted(leaves.items(), key=lambda item: not item[1][1]))
 
     def _slopes(
