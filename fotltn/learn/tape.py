@@ -22,6 +22,7 @@ from fotltn.learn.calls import (
     SHAPE_ONLY,
     Call,
     Played,
+    adds_at_places,
     expect,
     into,
     mapped,
@@ -212,6 +213,7 @@ class _Constants:
 
     def __init__(self) -> None:
         self.known: dict[object, int] = {}
+        self.firsts: dict[object, Tensor] = {}
         self.large: dict[object, list[tuple[int, Tensor]]] = {}
 
     def number(self, tensor: Tensor) -> int:
@@ -219,7 +221,15 @@ class _Constants:
         place = (memory_of(tensor), *place_of(tensor))
         if place not in self.known:
             self.known[place] = self._number(tensor)
+            self.firsts.setdefault((self.known[place], tensor.stride()), tensor)
         return self.known[place]
+
+    def first(self, tensor: Tensor) -> Tensor:
+        """Return the first tensor with the same content and strides; others need no memory."""
+        if tensor.layout is not torch.strided:
+            return tensor
+        number = self.known.get((memory_of(tensor), *place_of(tensor)))
+        return self.firsts.get((number, tensor.stride()), tensor)
 
     def _number(self, tensor: Tensor) -> int:
         kind = (tensor.dtype, tensor.device, tensor.shape)
@@ -249,6 +259,7 @@ class _Room:
         self.buffers: dict[int, Tensor] = {}
         self.free: dict[object, list[Tensor]] = {}
         self.views: dict[object, Tensor] = {}
+        self.longs: dict[object, Tensor] = {}
         self.now = 0
 
     def played(self) -> tuple[list[Played], tuple[Tensor, ...]]:
@@ -300,13 +311,20 @@ class _Room:
         """Return a tensor in its assigned memory."""
         buffer = self.buffers.get(self.recording.memory(tensor))
         if buffer is None:
-            return tensor.detach()
+            return self.recording.constants.first(tensor).detach()
         key = (id(buffer), place_of(tensor))
         if key not in self.views:
             self.views[key] = buffer.as_strided(
                 tensor.shape, tensor.stride(), tensor.storage_offset()
             )
         return self.views[key]
+
+    def long(self, index: Tensor) -> Tensor:
+        """Return a constant index as long integers."""
+        key = (memory_of(index), *place_of(index))
+        if key not in self.longs:
+            self.longs[key] = index.long()
+        return self.longs[key]
 
     def changing(self, tensors: Iterable[Tensor]) -> bool:
         """Whether some of the tensors change between calls."""
@@ -323,9 +341,11 @@ class _Room:
             yield op._op, args, kwargs
         elif op in SHAPE_ONLY or not self.changing(call.inputs):
             yield results[0].copy_, (op(*args, **kwargs),), {}  # a later operation writes to it
+        elif adds_at_places(call) and not self.changing(call.args[2:3]):
+            start, dim, index, source = args
+            yield torch.scatter_add, (start, dim, self.long(index), source), {"out": results[0]}
         else:
-            fixed = not self.changing(tensors_in(call.args[2:3]))
-            yield from into(op, args, kwargs, results, fixed)
+            yield from into(op, args, kwargs, results)
 
 
 def _kind(buffer: Tensor) -> object:
