@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +12,8 @@ from torch import Tensor
 from fotltn.posterior.automata import Flags, Numbers
 from fotltn.posterior.product import TrackAutomaton
 from fotltn.posterior.shared_worlds import Randomness, all_of, uniform
+from fotltn.posterior.small_steps import BackSteps, followed
+from fotltn.posterior.track_weights import Gain, Weights, some_tracks
 
 #: Numbers that one pass may hold, on a CPU.
 _NUMBERS_AT_ONCE = 1 << 25
@@ -25,53 +26,6 @@ _FEW_AT_A_POINT, _FEW_NUMBERS = 1 << 15, 1 << 16
 
 #: Products are brought back to about 1 every so many points.
 _SCALED = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Gain:
-    """What a window of a track is worth because of other tracks.
-
-    Args:
-        values: logarithms, with axes (world, track, time, pattern); time goes on by the window's
-            length beyond the end of the trace. A pattern has digits: for each point of the window,
-            the latest lowest, the window's bits; above these the static bits.
-        window: the number of the window of the product.
-        length: the number of its points.
-        base: the number of values of its bits.
-    """
-
-    values: Tensor
-    window: int
-    length: int
-    base: int
-
-
-@dataclass(frozen=True, slots=True)
-class Weights:
-    """What makes a track likely.
-
-    Args:
-        evidence: logarithms by letter, with axes (track, time, letter).
-        static: logarithms by the value of the static bits, with axes (track, value).
-        moves: what edges weigh by the prior, where conditions allow them, with axes (edge,
-            condition); see `Chain.moves`.
-        conditions: the number of what conditions say, with axes (world, track, time), of world
-            perhaps one.
-        lengths: the number of points of each track.
-        gains: those of windows.
-        first: what it is worth to begin in a state, with axes (track, state); without it, tracks
-            begin where traces do.
-        last: what it is worth to end in a state, likewise.
-    """
-
-    evidence: Tensor
-    static: Tensor
-    moves: Tensor
-    conditions: Tensor
-    lengths: Tensor
-    gains: Sequence[Gain] = ()
-    first: Tensor | None = None
-    last: Tensor | None = None
 
 
 class _Ways(NamedTuple):
@@ -87,6 +41,22 @@ class _Ways(NamedTuple):
     first: Tensor
     scale: Tensor
     forwards: Callable[[Tensor, Tensor], Tensor]
+
+
+class _Symbols(NamedTuple):
+    """What evidence and gains tell apart.
+
+    Args:
+        symbols: letters, and patterns of each gain, with axes (letter or gain, symbol).
+        which: the symbol of each edge.
+        pairs: the pairs of a symbol and a state that edges with the symbol lead to.
+        pair: the pair of each edge.
+    """
+
+    symbols: Tensor
+    which: Tensor
+    pairs: Tensor
+    pair: Tensor
 
 
 class Chain:
@@ -156,6 +126,7 @@ class Chain:
         self.accepts, self.last = self.in_order(product.accepts), self.in_order(product.last)
         self.statics = self.in_order(product.statics)
         self.before = [self.in_order(b) for b in product.before]
+        self._told_apart: dict[tuple[tuple[int, int], ...], _Symbols] = {}
         self.at_once = _NUMBERS_AT_ONCE
         if device.type == "cuda":
             memory = torch.cuda.get_device_properties(device).total_memory
@@ -226,9 +197,9 @@ class Chain:
             minus infinity where none is possible.
         """
         tracks, times = weights.evidence.shape[:2]
-        symbols, which = self._symbols(weights, digits)
+        told = self._symbols(weights, digits)
         per_track = all_of(generator, worlds) * (
-            (times + 1) * (self.states + len(symbols)) + 3 * len(which)
+            (times + 1) * (self.states + told.symbols.shape[1]) + 3 * len(told.which)
         )
         step = max(1, min(self.at_once // per_track, tracks)) if tracks else 1
         order = torch.arange(tracks, device=self.device)
@@ -236,36 +207,40 @@ class Chain:
             order = weights.lengths.argsort(descending=True, stable=True)
         parts = []
         for part in _alike(weights.lengths[order], step, weights.first is not None):
-            some = _some(weights, order[part])
-            by_symbol = self._weighed(some, symbols)
-            letters, static, total = self._draw(some, by_symbol, which, generator, worlds)
+            some = some_tracks(weights, order[part])
+            by_symbol = self._weighed(some, told.symbols)
+            letters, static, total = self._draw(some, by_symbol, told, generator, worlds)
             rest = times - letters.shape[2]
             parts.append((torch.nn.functional.pad(letters, (0, rest)), static, total))
         letters, static, total = (torch.cat(each, 1) for each in zip(*parts, strict=True))
         back = order.argsort()
         return letters[:, back], static[:, back], total[:, back]
 
-    def _symbols(self, weights: Weights, digits: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-        """What evidence and gains tell apart: letters and patterns; and the one of each edge."""
-        told = [self.letter]
-        told += [self.patterns(g, d) for g, d in zip(weights.gains, digits, strict=True)]
-        symbols, which = torch.unique(torch.stack(told, 1), dim=0, return_inverse=True)
-        return symbols, which
+    def _symbols(self, weights: Weights, digits: Sequence[Tensor]) -> _Symbols:
+        """What evidence and gains tell apart, which depends on the windows alone."""
+        windows = tuple((gain.window, gain.length) for gain in weights.gains)
+        if windows not in self._told_apart:
+            told = [self.letter]
+            told += [self.patterns(g, d) for g, d in zip(weights.gains, digits, strict=True)]
+            symbols, which = _unique_columns(torch.stack(told))
+            pairs, pair = _unique_columns(torch.stack([which, self.target]))
+            self._told_apart[windows] = _Symbols(symbols, which, pairs, pair)
+        return self._told_apart[windows]
 
     def _weighed(self, weights: Weights, symbols: Tensor) -> Tensor:
         """What symbols weigh, with axes (time, symbol, track, world), of world perhaps one."""
         times = weights.evidence.shape[1]
-        total = weights.evidence.permute(1, 2, 0)[:, symbols[:, 0]].unsqueeze(-1)
-        for gain, pattern in zip(weights.gains, symbols.T[1:], strict=True):
+        total = weights.evidence.permute(1, 2, 0)[:, symbols[0]].unsqueeze(-1)
+        for gain, pattern in zip(weights.gains, symbols[1:], strict=True):
             values = gain.values[:, :, :times].permute(2, 3, 1, 0).contiguous()
             total = total + values.index_select(1, pattern)
         return (total - total.amax(1, keepdim=True)).exp_()
 
     def _draw(
-        self, weights: Weights, by_symbol: Tensor, which: Tensor, generator: Randomness,
+        self, weights: Weights, by_symbol: Tensor, told: _Symbols, generator: Randomness,
         worlds: int,
     ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-        """A draw, with what symbols weigh, and the symbol of each edge."""
+        """A draw, with what symbols weigh."""
         end, conditions = self._ends(weights), weights.conditions.permute(2, 1, 0).contiguous()
         # What lies behind is the same in all worlds if nothing that tells worlds apart is said.
         apart = max(end.shape[-1], by_symbol.shape[-1], conditions.shape[-1])
@@ -277,32 +252,34 @@ class Chain:
         several = all_of(generator, worlds) if apart > 1 else 1
         few = self.edge.numel() * tracks * several <= _FEW_AT_A_POINT
         weigh = self._ways_of_all if few else self._ways_by_point
-        ways = weigh(weights, by_symbol, which, conditions, end, draws[:times])
+        ways = weigh(weights, by_symbol, told, conditions, end, draws[:times])
         return self._forwards(weights, ways, draws[times])
 
     def _ways_of_all(
-        self, weights: Weights, by_symbol: Tensor, which: Tensor, conditions: Tensor, end: Tensor,
+        self, weights: Weights, by_symbol: Tensor, told: _Symbols, conditions: Tensor, end: Tensor,
         draws: Tensor,
     ) -> _Ways:  # fmt: skip
         """The way that would be taken from every state, for some points at once."""
         size, every, times = self.edge.shape, self.edge.flatten(), len(draws)
-        target, symbol = _with_none(self.target)[every], _with_none(which)[every]
+        target, symbol = _with_none(self.target)[every], _with_none(told.which)[every]
         moves = weights.moves[every].T.contiguous()
         step = max(1, _FEW_NUMBERS // (len(every) * max(1, end[0].numel())))
         numbers = torch.arange(len(every), dtype=torch.int32, device=self.device)
         places = numbers[: size[1], None, None].repeat(times, 1, *draws.shape[1:])
+        later = self._later(end, times)
+        steps = BackSteps(later, target, size[0])
         by_way = end
 
-        def weigh(t: int, later: Tensor, total: Tensor) -> None:
+        def weigh(t: int) -> None:
             nonlocal by_way
             start = t - t % step
             if t in (start + step - 1, times - 1):
                 by_way = by_symbol[start : t + 1].index_select(1, symbol)
-                told = moves[conditions[start : t + 1]] if len(moves) > 1 else moves[:, None, None]
-                by_way = by_way * told.permute(0, 3, 1, 2)
+                here = moves[conditions[start : t + 1]] if len(moves) > 1 else moves[:, None, None]
+                by_way = by_way * here.permute(0, 3, 1, 2)
                 by_way = by_way.expand(*by_way.shape[:3], end.shape[-1]).contiguous()
-            by_way[t - start] *= later.index_select(0, target)
-            torch.sum(by_way[t - start].view(*size, *end.shape[1:]), 0, out=total)
+                steps.begin(by_way)
+            steps.step(t - start, t)
             if t == start:
                 so_far = by_way.view(-1, *size, *end.shape[1:]).cumsum(1)
                 some = slice(start, start + len(so_far))
@@ -310,42 +287,37 @@ class Chain:
                 for part in so_far[:, :-1].unbind(1):
                     places[some].add_(part <= wanted, alpha=size[1])
 
-        later, scale = self._backwards(weights, end, weigh)
+        scale = self._backwards(weights, later, weigh)
 
         def forwards(state: Tensor, lengths: Tensor) -> Tensor:
-            taken, state = places.new_empty(times, len(state)), state.unsqueeze(0)
-            least = int(lengths.min()) if len(lengths) else 0
-            for t, place in enumerate(places.flatten(2).unbind(0)):
-                torch.gather(place, 0, state, out=taken[t : t + 1])
-                after = target[taken[t : t + 1]]
-                state = after if t < least else torch.where(t < lengths, after, state)
-            return every[taken]
+            return every[followed(places.flatten(2), target, state, lengths)]
 
         return _Ways(later[0], scale, forwards)
 
     def _ways_by_point(
-        self, weights: Weights, by_symbol: Tensor, which: Tensor, conditions: Tensor, end: Tensor,
+        self, weights: Weights, by_symbol: Tensor, told: _Symbols, conditions: Tensor, end: Tensor,
         draws: Tensor,
     ) -> _Ways:  # fmt: skip
         """The same for each point alone, and for those states that are come to."""
         moves, several = weights.moves[:-1], weights.moves.shape[1] > 1
-        pairs, pair = torch.unique(torch.stack([which, self.target]), dim=1, return_inverse=True)
+        which, pairs, pair = told.which, told.pairs, told.pair
         by_edge = end.new_empty(len(which), *end.shape[1:])
+        later = self._later(end, len(draws))
 
         def behind(t: int, later: Tensor) -> Tensor:
             """What symbols weigh, with what lies behind them."""
             return by_symbol[t].index_select(0, pairs[0]) * later.index_select(0, pairs[1])
 
-        def weigh(t: int, later: Tensor, total: Tensor) -> None:
-            torch.index_select(behind(t, later), 0, pair, out=by_edge)
+        def weigh(t: int) -> None:
+            torch.index_select(behind(t, later[t + 1]), 0, pair, out=by_edge)
             if several:
                 at = conditions[t].reshape(1, -1).expand(len(which), -1)
                 by_edge.mul_(moves.gather(1, at).view(-1, *conditions.shape[1:]))
             else:
                 by_edge.mul_(moves.unsqueeze(-1))
-            self._by_state(by_edge, total)
+            self._by_state(by_edge, later[t])
 
-        later, scale = self._backwards(weights, end, weigh)
+        scale = self._backwards(weights, later, weigh)
 
         def forwards(state: Tensor, lengths: Tensor) -> Tensor:
             every, worlds = torch.arange(len(state), device=self.device), draws.shape[-1]
@@ -368,35 +340,37 @@ class Chain:
 
         return _Ways(later[0], scale, forwards)
 
-    def _backwards(
-        self, weights: Weights, end: Tensor, weigh: Callable[[int, Tensor, Tensor], None]
-    ) -> tuple[Tensor, Tensor]:
-        """What lies behind states, with axes (time, state, track, world); and logarithms beside.
+    def _later(self, end: Tensor, times: int) -> Tensor:
+        """Room for what lies behind states, with axes (time, state, track, world)."""
+        later = end.new_empty(times + 1, *end.shape)
+        later[times] = end
+        return later
+
+    def _backwards(self, weights: Weights, later: Tensor, weigh: Callable[[int], None]) -> Tensor:
+        """Compute what lies behind states, and return logarithms to add to it.
 
         Args:
             weights: what makes tracks likely.
-            end: what it is worth to end in a state.
-            weigh: puts what lies behind states at a point into the last of its arguments, by what
-                lies behind those of the next one.
+            later: what lies behind states, of which the last is known: what it is worth to end
+                there.
+            weigh: puts what lies behind states at a point there, by that of the next one.
         """
-        times = weights.evidence.shape[1]
         lengths = weights.lengths.unsqueeze(-1)
         least = int(lengths.min()) if len(lengths) else 0
-        later = end.new_empty(times + 1, *end.shape)
-        later[times] = end
-        scale = torch.zeros_like(end[0])
-        for t in range(times - 1, -1, -1):
-            weigh(t, later[t + 1], total := later[t])
+        scale = torch.zeros_like(later[0, 0])
+        for t in range(len(later) - 2, -1, -1):
+            weigh(t)
             if t % _SCALED == 0 or t >= least:
+                total = later[t]
                 best = total.amax(0).clamp_min(1e-300)
                 if t >= least:
                     inside = t < lengths
                     best = torch.where(inside, best, 1.0)
-                    total.copy_(torch.where(inside, total / best, end))
+                    total.copy_(torch.where(inside, total / best, later[-1]))
                 else:
                     total.div_(best)
                 scale += best.log()
-        return later, scale
+        return scale
 
     def _by_state(self, by_edge: Tensor, total: Tensor) -> None:
         """Sums over the edges that lead on from each state."""
@@ -462,20 +436,10 @@ def _alike(lengths: Tensor, most: int, apart: bool) -> Iterator[slice]:
         start = end
 
 
-def _some(weights: Weights, part: Tensor) -> Weights:
-    """Some tracks; if tracks come and go, as long as the longest of them."""
-    times = weights.evidence.shape[1]
-    size = int(weights.lengths[part].max()) if weights.first is not None else times
-    return replace(
-        weights, evidence=weights.evidence[part, :size], static=weights.static[part],
-        conditions=weights.conditions[:, part, :size], lengths=weights.lengths[part],
-        gains=[
-            replace(g, values=g.values[:, part, : g.values.shape[2] - times + size])
-            for g in weights.gains
-        ],
-        first=None if weights.first is None else weights.first[part],
-        last=None if weights.last is None else weights.last[part],
-    )  # fmt: skip
+def _unique_columns(values: Tensor) -> tuple[Tensor, Tensor]:
+    """The columns that differ, in order, and the one of each column."""
+    columns, which = torch.unique(values, dim=1, return_inverse=True)
+    return columns, which
 
 
 def _with_none(values: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fotltn.logic import core as c
 from fotltn.logic.parts import predicates_in
-from fotltn.posterior.chain import Chain, Gain, Weights
+from fotltn.posterior.chain import Chain
 from fotltn.posterior.choices import choices
 from fotltn.posterior.clauses import decisive, interchangeable, number_of
 from fotltn.posterior.colours import apart, coloured
@@ -23,6 +23,7 @@ from fotltn.posterior.prior import Prior, PriorTables, as_number, groups
 from fotltn.posterior.rows import Bindings, RowTruth, all_rows, at_index, atoms_of, put
 from fotltn.posterior.shared_worlds import Randomness, uniform
 from fotltn.posterior.spans import spans_of
+from fotltn.posterior.track_weights import Gain, Weights
 from fotltn.semantics.tables import within
 
 #: What it costs to break a hard axiom that ties tracks, as a logarithm.

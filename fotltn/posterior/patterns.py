@@ -21,7 +21,7 @@ from fotltn.logic import core as c
 from fotltn.logic.parts import predicates_in
 from fotltn.logic.span import HERE, TimeSpan, operands
 from fotltn.posterior.clauses import decisive, is_node, number_of, pieces
-from fotltn.posterior.rows import Bindings, RowTruth, counts
+from fotltn.posterior.rows import Bindings, RowTruth, some_beneath
 from fotltn.semantics.tables import within
 
 
@@ -428,7 +428,7 @@ class Patterns:
             if len(part):
                 assert part.parent is not None
                 value = self.truth(node.body, part, offset)
-                hits = counts(~value if node.universal else value, part.parent, len(cells)) > 0
+                hits = some_beneath(~value if node.universal else value, part.parent, len(cells))
                 total = hits if total is None else total | hits
         if total is None:
             shape = (1, 1, *[1] * (1 + self.points))

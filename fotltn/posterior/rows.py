@@ -31,6 +31,10 @@ _CELLS_AT_ONCE = 1 << 26
 #: The most rows that the quantifiers of a formula may have.
 MOST_ROWS = 1 << 24
 
+#: With so many values, rows beneath are looked at one after the other, for all rows above at once;
+#: unless a row has more than some, or rows with fewer are looked at again too often.
+_MANY_VALUES, _MOST_BENEATH, _MOST_REPEATED = 1 << 20, 256, 4
+
 
 @dataclass(slots=True, eq=False)
 class Bindings:
@@ -217,8 +221,8 @@ class RowTruth:
                 value = self._truth(body, inner, worlds, memo)
                 if inner.parent is None or not len(inner):
                     return torch.full((1, 1, 1), universal, device=rows.trace.device)
-                counted = counts(~value if universal else value, inner.parent, len(rows))
-                return counted == 0 if universal else counted > 0
+                some = some_beneath(~value if universal else value, inner.parent, len(rows))
+                return ~some if universal else some
             case c.Shift(arg, steps, past, weak):
                 value = self.in_full(at(arg), rows)
                 lengths = self.lengths(rows)
@@ -358,13 +362,29 @@ def _together(chunks: list[Bindings], axes: Sequence[c.Axis], rows: Bindings) ->
     )
 
 
-def counts(value: Tensor, parent: Tensor, rows: int) -> Tensor:
-    """How many rows beneath each row are true; axes (world, row, …), as of the value."""
+def some_beneath(value: Tensor, parent: Tensor, rows: int) -> Tensor:
+    """Of which rows some row beneath is true; axes (world, row, …), as of the value.
+
+    Args:
+        value: the truth of the rows beneath.
+        parent: the row above each of them, in order.
+        rows: how many rows there are above.
+    """
     shape = (value.shape[0], rows, *value.shape[2:])
     spread = value.expand(value.shape[0], parent.shape[0], *value.shape[2:])
-    return torch.zeros(shape, dtype=torch.int32, device=value.device).index_add_(
-        1, parent, spread.to(torch.int32)
-    )
+    if value.device.type == "cpu" and spread.numel() >= _MANY_VALUES:
+        number = torch.bincount(parent, minlength=rows)
+        above, most = number.nonzero().squeeze(-1), int(number.max())
+        if most * len(above) <= _MOST_REPEATED * len(parent) and most <= _MOST_BENEATH:
+            first, last = (
+                (number.cumsum(0) - at)[above] for at in (number, torch.ones_like(number))
+            )
+            some = spread.index_select(1, first)
+            for ahead in range(1, most):  # a row with fewer is looked at again
+                some |= spread.index_select(1, torch.minimum(first + ahead, last))
+            return torch.zeros(shape, dtype=torch.bool).index_copy_(1, above, some)
+    total = torch.zeros(shape, dtype=torch.int32, device=value.device)
+    return total.index_add_(1, parent, spread.to(torch.int32)) > 0
 
 
 def at_index(table: Tensor, *index: Tensor) -> Tensor:

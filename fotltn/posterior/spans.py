@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from fotltn.posterior.chain import Chain, Weights
+from fotltn.posterior.chain import Chain
 from fotltn.posterior.kinds import TrackKind
 from fotltn.posterior.rows import Bindings, RowTruth
+from fotltn.posterior.track_weights import Weights
 
 
 @dataclass(frozen=True, slots=True, eq=False)

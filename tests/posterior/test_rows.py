@@ -15,7 +15,7 @@ from fotltn.errors import CheckError, LimitError
 from fotltn.logic.check import CheckedFormula, check, check_formula
 from fotltn.logic.nnf import nnf
 from fotltn.posterior import rows as module
-from fotltn.posterior.rows import RowTruth, all_rows
+from fotltn.posterior.rows import RowTruth, all_rows, some_beneath
 from fotltn.semantics import crisp
 from fotltn.semantics.sparse import sparse_table
 from fotltn.semantics.tables import Tables
@@ -160,3 +160,17 @@ def test_too_many_bindings_are_refused():
     with pytest.raises(LimitError) as error:
         all_rows(tables, formula.free)
     assert str(error.value) == "error: 25,000,000 bindings are more than 16,777,216"
+
+
+@pytest.mark.parametrize("most", [1, 3])
+def test_many_rows_beneath_are_looked_at_as_few_are(monkeypatch, most):
+    draw = torch.Generator().manual_seed(most)
+    number = torch.randint(most + 1, (9,), generator=draw)
+    number[4] = 0  # nothing is beneath it
+    parent = torch.arange(9).repeat_interleave(number)
+    value = torch.rand(2, len(parent), 5, generator=draw) < 0.3
+    few = some_beneath(value, parent, 9)
+    monkeypatch.setattr(module, "_MANY_VALUES", 1)
+    assert torch.equal(some_beneath(value, parent, 9), few)
+    for row in range(9):
+        assert torch.equal(few[:, row], value[:, parent == row].any(1))
