@@ -48,6 +48,7 @@ prior = 0.1
 VARIANTS = {
     "network": ALL,
     "blocks": ALL.replace("[training]", "[training]\nblocks = 2"),
+    "blocks of bindings": ALL.replace("[training]", "[training]\nblocks = 9"),
     "encoder": ALL.replace("embedding = 0", 'embedding = 0\nencoder = "gru"\nchanges = [1]'),
     "pieces": ALL.replace("embedding = 0", "embedding = 0\nbins = 4"),
     "prior": ALL.replace("[training]", LIKELIHOOD + "[training]"),
