@@ -279,7 +279,7 @@ def test_violations_for_machines(call):
 def test_the_worst_of_all_axioms(call):
     status, out, err = call("violations", "scene", "--top", 4)
     assert (status, err) == (0, "")
-    assert out.startswith("Violations first, then what is weak. Each kind is ranked by its share")
+    assert out.startswith("Violations first, then weak cells. Each kind is ranked by its share")
     wanted = load_model("scene/model").worst(4)
     assert [r[0] for r in rows(out)[1:]] == [w.axiom for w in wanted]
     found = json.loads(call("violations", "runs", "--json").out)

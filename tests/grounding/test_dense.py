@@ -216,7 +216,7 @@ def test_tables_that_are_too_large_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(dense, "MAX_CELLS", 35)
     with pytest.raises(DataError) as found:
         tables_of_facts(facts, facts_only("Close"))
-    wanted = "a dense table of 'Close' would have 36 cells (1 × 3 × 3 × 4); at most 35 are made"
+    wanted = "a dense table of 'Close' would have 36 cells (1 × 3 × 3 × 4); at most 35 are possible"
     assert str(found.value) == f"error: {wanted}"
 
 

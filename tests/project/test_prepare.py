@@ -152,7 +152,7 @@ def test_one_trace_is_not_cut(tmp_path: Path) -> None:
 
 def test_a_block_that_does_not_fit(tmp_path: Path) -> None:
     config = read_config(many_traces(tmp_path))
-    with pytest.raises(LimitError, match="a block of 8 traces takes about"):
+    with pytest.raises(LimitError, match="a block of 8 traces needs about"):
         prepare(config, tmp_path / "blocks", traces=8, budget=2000)
 
 

@@ -132,7 +132,7 @@ def test_a_card_tells_of_networks(model, tmp_path):
     assert "with a network with hidden layers of 16, 16 units beside" in text
     assert "- Of each `pump`, networks see 2 features (`heat`, `flow`)." in text
     assert "- trust in networks, as exponents: `Failed` " in text
-    assert "It samples worlds of them" in text
+    assert "It samples worlds of the new data" in text
 
 
 def test_worlds_without_networks_travel(tmp_path):
