@@ -1,4 +1,4 @@
-"""Stop work that nobody waits for, or at Ctrl-C: long computations check between their steps."""
+"""Follow long work, and stop it when nobody waits or at Ctrl-C: it checks between its steps."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from types import FrameType
 
+_tell: ContextVar[Callable[[str], None] | None] = ContextVar("tell", default=None)
 _asked: ContextVar[Callable[[], bool] | None] = ContextVar("asked", default=None)
 
 
@@ -37,6 +38,32 @@ def may_go_on() -> None:
     asked = _asked.get()
     if asked is not None and asked():
         raise StoppedError
+
+
+@contextmanager
+def followed(tell: Callable[[str], None]) -> Iterator[None]:
+    """Tell what the work inside is about, whenever it says so."""
+    token = _tell.set(tell)
+    try:
+        yield
+    finally:
+        _tell.reset(token)
+
+
+def doing(what: str) -> None:
+    """Say what a long computation begins with now, for example the name of an axiom.
+
+    Raises:
+        StoppedError: the work was asked to stop.
+
+    >>> with followed(print):
+    ...     doing("A1")
+    A1
+    """
+    tell = _tell.get()
+    if tell is not None:
+        tell(what)
+    may_go_on()
 
 
 @contextmanager

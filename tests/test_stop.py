@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import fotltn
-from fotltn.stop import StoppedError, may_go_on, stoppable
+from fotltn.stop import StoppedError, doing, followed, may_go_on, stoppable
 
 
 def test_long_work_is_stopped_between_steps():
@@ -22,6 +22,19 @@ def test_long_work_is_stopped_between_steps():
         with stoppable(lambda: False):
             work()
     may_go_on()  # nobody asks outside
+
+
+def test_long_work_says_what_it_is_about():
+    theory = fotltn.parse("predicate Near, Stop\naxiom A: G(Near -> Stop)\naxiom B: F Stop")
+    data = fotltn.tables(theory, Near=[1.0, 0.0], Stop=[1.0, 0.0])
+    told: list[str] = []
+    with followed(told.append):
+        fotltn.cells(theory["A"], data).worst(3)
+        fotltn.evaluate(theory["B"], data, semantics="crisp")
+        fotltn.audit(theory, data)
+    assert told[0] == "A"
+    assert {"A", "B"} <= set(told[2:])
+    doing("nothing")  # nobody follows
 
 
 def test_it_stops_in_the_middle():

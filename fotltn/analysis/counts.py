@@ -23,6 +23,7 @@ from fotltn.logic.parts import conjuncts, free_axes
 from fotltn.logic.prefix import Layer, Prefix
 from fotltn.logic.span import reach
 from fotltn.semantics.by_trace import shared
+from fotltn.stop import doing
 
 #: A number for each trace.
 ByTrace = np.ndarray[Any, np.dtype[np.float64]]
@@ -91,6 +92,7 @@ def count(cells: Cells, *, crisp: bool = True) -> tuple[Counts, Counts | None]:
     blocks = shared("counts", cells.tables, lambda t: count(cells.viewed(tables=t), crisp=crisp))
     if blocks is not None:
         return joined_counts(blocks)
+    doing(cells.name)
     antecedent, consequent = cells.prefix.rule or (c.Truth(True), cells.body)
     ahead, free = reach(consequent), free_axes(consequent)
     cells = cells.viewed(tables=opened(cells.tables))

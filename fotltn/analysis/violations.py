@@ -20,6 +20,7 @@ from fotltn.logic import core as c
 from fotltn.logic.parts import free_axes
 from fotltn.logic.prefix import prefix
 from fotltn.semantics.config import CRISP
+from fotltn.stop import doing
 from fotltn.syntax.notebook import bar, table
 
 
@@ -146,6 +147,7 @@ def violations(cells: Cells, top: int = 10) -> WorstCells:
     if cells.free:
         loose = listing(sorted(a.name for a in cells.free))
         raise DataError(f"a formula with violations has no free variables, but there are {loose}")
+    doing(cells.name)
     value, crisp = cells.value(), cells.semantics.boolean
     cells, errors = shared_cells(cells)
     rule = dict(zip(("antecedent", "consequent"), cells.prefix.rule or (), strict=False))

@@ -79,11 +79,12 @@ def audit(
     """Audit the axioms: what their values rest on, and their worth.
 
     Values are shown beside those of predictions that know nothing. For a project, axioms are
-    evaluated on its facts, and whatever no fact states is false; for a model, on its predictions as
-    well. With --gain, Ctrl-C stops, and the same command continues. Exit status: 0 even if there
-    are warnings, 1 if the input has errors, 2 for a wrong call, 130 after Ctrl-C.
+    evaluated on its facts, and facts without a label are not held against them; for a model, on its
+    predictions as well. With --gain, Ctrl-C stops, and the same command continues. Exit status: 0
+    even if there are warnings, 1 if the input has errors, 2 for a wrong call, 130 after Ctrl-C.
     """
     check_share(threshold)
+    from fotltn.cli.terminal import following
     from fotltn.project.find import is_project
 
     before = is_project(path)
@@ -96,7 +97,8 @@ def audit(
         return
     if draws is not None:
         raise DataError("--draws needs --gain: fotltn audit PROJECT --gain --draws 5")
-    audited = _audited(path, data, threshold, end, before=before)
+    with following("audit", quiet=as_json):
+        audited = _audited(path, data, threshold, end, before=before)
     if as_json:
         rule = audited.rule.as_dict()
         emit_json({"ok": True, "trained": not before, **rule, **audited.as_dict()})

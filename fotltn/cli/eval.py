@@ -75,6 +75,7 @@ def evaluate(
     goals = _goals(checked, formula or [])
     time, room = time_point(at), as_bytes(budget)
     from fotltn.analysis.view import stated_view
+    from fotltn.cli.terminal import following
     from fotltn.grounding.clock import clock_of
     from fotltn.project.blocked import facts_on_disk, is_prepared
 
@@ -83,7 +84,8 @@ def evaluate(
     def rows_of(view: View) -> list[list[ValueRow]]:
         if meaning.boolean and threshold is None:
             _refuse_degrees(view, goals)
-        return _rows(view, goals, time)
+        with following("formulas", quiet=as_json):
+            return _rows(view, goals, time)
 
     def of_block(view: View, _: Tables) -> tuple[list[list[ValueRow]], int]:
         return rows_of(view), view.tables.horizon

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -205,18 +204,13 @@ def _read(path: Path, stated: _Stated, data: list[Path], theory: Path | None) ->
 
 
 def _watched(counted: Iterator[Rule], total: int) -> Iterator[Rule]:
-    """Yield the same items, with a progress bar in a terminal."""
-    from rich.progress import track
+    """Yield the same items, with a progress bar in a terminal that names the rule at work."""
+    from fotltn.cli.terminal import bar
 
-    from fotltn.cli.terminal import Terminal
-
-    console = Terminal(sys.stderr)
-    return iter(
-        track(
-            counted, "rules", total=total, console=console, transient=True,
-            disable=not console.is_terminal,
-        )
-    )  # fmt: skip
+    with bar("rules", quiet=False) as move:
+        for done, rule in enumerate(counted, 1):
+            move(done, total)
+            yield rule
 
 
 def _print(lines: list[Rule]) -> None:

@@ -41,6 +41,7 @@ def score(
     the input has errors, 2 for a wrong call.
     """
     check_share(threshold)
+    from fotltn.cli.terminal import following
     from fotltn.project.other_labels import read_labels
 
     warnings: tuple[Diagnostic, ...] = ()
@@ -51,7 +52,8 @@ def score(
             raise DataError("--facts needs data in memory; prepared data have their own test facts")
         posterior, report = None, blocks.metrics(threshold)
         view = blocks.view().under(threshold=threshold)
-        rule, audit = view.rule, view.audit() if blocks.theory.axioms else None
+        with following("axioms", quiet=as_json):
+            rule, audit = view.rule, view.audit() if blocks.theory.axioms else None
     else:
         scored = asked_model(model, data, evidence=evidence)
         labels, posterior = scored.world.test, scored.posterior
@@ -59,7 +61,8 @@ def score(
             labels, warnings = read_labels(scored.world, scored.grounding.open, facts)
         report = None if labels is None or not labels.total else scored.score(labels, threshold)
         rule = scored.view().under(threshold=threshold).rule
-        audit = scored.audit(threshold=threshold) if scored.theory.axioms else None
+        with following("axioms", quiet=as_json):
+            audit = scored.audit(threshold=threshold) if scored.theory.axioms else None
     if as_json:
         emit_json(
             {

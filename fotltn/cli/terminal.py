@@ -11,6 +11,7 @@ from rich.console import Console
 
 from fotltn.cli.output import raw
 from fotltn.errors import visible
+from fotltn.stop import followed
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -39,6 +40,20 @@ def wide_console() -> Terminal:
 
 
 @contextmanager
+def following(what: str, *, quiet: bool) -> Iterator[None]:
+    """Show what the work inside is about if standard error is a terminal; print nothing inside."""
+    console = Terminal(sys.stderr)
+    if quiet or not console.is_terminal:
+        yield
+        return
+    with (
+        console.status(what) as status,
+        followed(lambda name: status.update(console.render_str(f"{what}: {name}"))),
+    ):
+        yield
+
+
+@contextmanager
 def bar(what: str, *, quiet: bool) -> Iterator[Callable[[int, int], None]]:
     """Show a progress bar if standard error is a terminal; yield a function that moves it."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
@@ -48,4 +63,5 @@ def bar(what: str, *, quiet: bool) -> Iterator[Callable[[int, int], None]]:
     hidden = quiet or not console.is_terminal
     with Progress(*columns, console=console, disable=hidden, transient=True) as shown:
         task = shown.add_task(what, total=None)
-        yield lambda done, total: shown.update(task, completed=done, total=total)
+        with followed(lambda name: shown.update(task, description=visible(f"{what}: {name}"))):
+            yield lambda done, total: shown.update(task, completed=done, total=total)

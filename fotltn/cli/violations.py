@@ -75,6 +75,8 @@ def violations(
     check_share(threshold)
     if crisp and explained:
         raise typer.BadParameter("--why explains degrees; leave out --crisp", param_hint="--why")
+    from fotltn.cli.terminal import following
+
     asked = asked_model(model, data, evidence=evidence)
     view = asked.view().under(threshold=threshold, end=end)
     if crisp:
@@ -82,14 +84,16 @@ def violations(
         return
     rows: list[tuple[str, float | None, WorstCell]]
     if axiom is None:
-        ranked = asked.worst(top, threshold=threshold, end=end)
+        with following("violations", quiet=as_json):
+            ranked = asked.worst(top, threshold=threshold, end=end)
         rows = [(r.axiom, r.share, r.cell) for r in ranked]
         dicts = [r.as_dict() for r in ranked]
         content: dict[str, object] = {"ranking": RANKING}
         none = "All axioms are fully true." if asked.theory.axioms else "There are no axioms."
         sentences = [RANKING if ranked else none]
     else:
-        worst = view.cells(axiom).worst(top)
+        with following("violations", quiet=as_json):
+            worst = view.cells(axiom).worst(top)
         rows = [(axiom, None, v) for v in worst]
         dicts = [v.as_dict() for v in worst]
         content = worst.as_dict()
@@ -116,9 +120,11 @@ def violations(
 def _crisp(view: View, axiom: str | None, as_json: bool) -> None:
     """Print where one axiom, or each axiom, is false in two-valued logic."""
     from fotltn.analysis.violations import counterexample
+    from fotltn.cli.terminal import following
 
     names = [a.name for a in view.theory.axioms] if axiom is None else [axiom]
-    examples = {name: counterexample(view.cells(name)) for name in names}
+    with following("violations", quiet=as_json):
+        examples = {name: counterexample(view.cells(name)) for name in names}
     if as_json:
         shown = {
             name: None if example is None else _with_trace(view, example.as_dict())

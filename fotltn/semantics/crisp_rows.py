@@ -14,6 +14,7 @@ from fotltn.semantics import crisp
 from fotltn.semantics.sparse import SparseTable, numbered
 from fotltn.semantics.tables import Tables, Value, align, gather, in_order, term_value, within
 from fotltn.semantics.truth_rows import TruthRows, Truths
+from fotltn.stop import doing
 from fotltn.tree import fold
 
 
@@ -215,5 +216,6 @@ def everywhere(
     formula: c.Formula, tables: Tables, *, threshold: float | None, budget: int, what: str
 ) -> Value:
     """Compute the truth for every binding of the free variables, as `crisp.evaluate` does."""
+    doing(what)
     truths = Truths(tables, budget, what)
     return truths.laid_out(truth(formula, truths, threshold=threshold))
