@@ -474,7 +474,7 @@ def time_point(at: object, tables: Tables) -> int:
     time = whole_number(at)
     if time is None or not 0 <= time < tables.horizon:
         raise DataError(
-            f"the time point {at!r} does not exist: there are time points 0 to {tables.horizon - 1}"
+            f"the time point {at!r} does not exist: there are 0 to {tables.horizon - 1}"
         )
     return time
 

@@ -129,9 +129,7 @@ def evaluate(
 
 def _check_time(time: int | None, horizon: int) -> None:
     if time is not None and time >= horizon:
-        raise DataError(
-            f"the time point {time} does not exist: there are time points 0 to {horizon - 1}"
-        )
+        raise DataError(f"the time point {time} does not exist: there are 0 to {horizon - 1}")
 
 
 def _goals(theory: CheckedTheory, texts: list[str]) -> list[tuple[str, CheckedFormula]]:
