@@ -32,6 +32,7 @@ from doubt_results import doubt_scores
 from feature_results import feature_scores
 from flight_results import flight_choices, flight_counts, flight_few, flight_scores, flight_time
 from picture import draw
+from posterior_results import REGIONS as POSTERIOR
 from recipe_results import REGIONS as RECIPE
 from typer.testing import CliRunner
 
@@ -161,6 +162,7 @@ _REGIONS: dict[str, Callable[[], str]] = {
     "flight_few": flight_few,
     "flight_choices": flight_choices,
     "flight_time": flight_time,
+    **POSTERIOR,
     **RECIPE,
 }
 

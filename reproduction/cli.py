@@ -160,6 +160,12 @@ def posterior(
     sweeps: Annotated[
         int | None, typer.Option("--sweeps", min=1, help="Sweeps that count.")
     ] = None,
+    enough: Annotated[
+        int,
+        typer.Option(
+            "--enough", min=0, help="Effective draws of a fact that end sampling; 0 for all sweeps."
+        ),
+    ] = 0,
     device: Annotated[
         str, typer.Option("--device", help="cpu, or cuda, which computes repetitions at once.")
     ] = "cpu",
@@ -183,7 +189,7 @@ def posterior(
     from reproduction.report.render import as_text
 
     check_device(device)
-    usual = Sampling(enough=0)
+    usual = Sampling(enough=enough)
     sampling = replace(
         usual, worlds=worlds or usual.worlds, sweeps=sweeps or usual.sweeps,
         burn_in=usual.burn_in if burn_in is None else burn_in,

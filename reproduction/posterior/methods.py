@@ -177,6 +177,7 @@ def _outcome(result: Posterior) -> Outcome:
             "rates": {name: list(rate) for name, rate in result.rates.items()},
             "r_hat": dict(result.mixing.r_hat),
             "effective": dict(result.mixing.effective),
+            "counted": result.sweeps,
         },
     )
 

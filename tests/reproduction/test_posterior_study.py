@@ -281,6 +281,9 @@ def test_the_command(call, tmp_path):
     other = call("posterior", tmp_path / "out", *args, "--sweeps", "3")
     assert other.status == 1
     assert "a record of another setting (sweeps: 80 there, 3 here)" in other.err
+    other = call("posterior", tmp_path / "out", *args, "--enough", "400")
+    assert other.status == 1
+    assert "a record of another setting (enough: None there, 400 here)" in other.err
     report = call("report", tmp_path / "out", "-o", tmp_path / "page.html")
     assert report.status == 0
 
