@@ -130,7 +130,7 @@ WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
         r"pumps\.csv.*UTF8",
     ),
     "semicolons": (
-        lambda f: (f / P).write_text((f / P).read_text().replace(",", ";")), "separated by semicolons",
+        lambda f: (f / P).write_text((f / P).read_text().replace(",", ";")), "by semicolons",
     ),
     "a column twice": (text(P, "degrees", "bar", 1), "'bar' occurs twice|no column 'degrees'"),
     "a row with too many cells": (line(P, "d1,p0,9,1,2,A,1,1,7,7"), r"pumps\.csv"),
