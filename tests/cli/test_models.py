@@ -338,7 +338,8 @@ def test_the_audit_of_a_project(call):
     after = json.loads(call("audit", "scene/model", "--json").out)
     assert (before["trained"], after["trained"]) == (False, True)
     for a, b in zip(before["axioms"], after["axioms"], strict=True):
-        assert a["value"] == a["labels"] == b["labels"]
+        assert a["labels"] == b["labels"]
+        assert a["labels"] in (None, a["value"])  # no label may decide a cell of an axiom
         assert a["all_false"] == b["all_false"]
     assert json.loads(call("audit", "scene/project.toml", "--json").out) == before
 
