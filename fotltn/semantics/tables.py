@@ -120,7 +120,7 @@ class Tables:
         inputs: for each sort with features for networks, their names and values.
         decisions: how degrees become true or false, if they come from a model.
         possible: for predicates with facts that have no label, the table in which these facts are
-            true; in `predicates`, they are false.
+            true, shape `(trace, *arguments, time)`; in `predicates`, they are false.
         sources: the data that the tables were read from, and how, if known; its facts are labels
             for learning.
 

@@ -128,7 +128,7 @@ def test_what_cannot_be_asked():
     with pytest.raises(CheckError, match="unknown predicate 'Q'"):
         View(given, STABLE_PRODUCT).ask("Q(x)")
     for at in (4, -1, True):
-        with pytest.raises(DataError, match=r"does not exist: there are time points 0 to 3"):
+        with pytest.raises(DataError, match=r"does not exist: there are 0 to 3"):
             View(given, STABLE_PRODUCT).ask("P(x)", at=at)
     with pytest.raises(BuildError, match="expected a formula"):
         View(given, STABLE_PRODUCT).ask(3)  # type: ignore[arg-type]
