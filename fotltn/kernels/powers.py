@@ -70,7 +70,11 @@ class _Root(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
         u, output = ctx.saved_tensors
-        slope: Tensor = _Slope.apply(grads[0], output, u, ctx.p)  # type: ignore[no-untyped-call]
+        slope: Tensor
+        if torch.is_grad_enabled():  # second derivatives are wanted
+            slope = _Slope.apply(grads[0], output, u, ctx.p)  # type: ignore[no-untyped-call]
+        else:
+            slope = _Slope.forward(grads[0], output, u, ctx.p)
         return slope, None
 
 
