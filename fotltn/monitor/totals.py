@@ -69,6 +69,8 @@ class Total:
 
     def plus(self, u: Tensor, mask: Tensor | None = None) -> Total:
         """The aggregation with all along the last dimension, or those that a mask keeps."""
+        if not u.shape[-1]:
+            return self
         p = self.rule.mean
         if p is not None and mask is None:
             return self._with(self.rule.error(u), self.count + u.shape[-1], p)
