@@ -138,7 +138,8 @@ def audited(view: View, parts: Sequence[AuditPart]) -> Audit:
     implies = {axiom.name: prefix(axiom.formula).rule is not None for axiom in theory.axioms}
     on_labels = {n: _counted([p.labelled[n] for p in parts], implies[n]) for n in first.labelled}
     on_labels = {name: one for name, one in on_labels.items() if one.telling}
-    values["labels"] = {n: values["labels"][n] for n in on_labels}
+    if "labels" in values:
+        values["labels"] = {n: values["labels"][n] for n in on_labels}
     moved = influences_of(theory, [part.influence for part in parts], semantics)
     influence = {one.axiom: one for one in moved}
     axioms = []
@@ -150,7 +151,7 @@ def audited(view: View, parts: Sequence[AuditPart]) -> Audit:
         )  # fmt: skip
         row = AxiomAudit(
             value=values["value"][name],
-            labels=values["labels"].get(name),
+            labels=values["labels"][name] if name in on_labels else None,
             all_false=values["all_false"][name],
             all_half=values["all_half"][name],
             name=name,
