@@ -124,6 +124,11 @@ class Diagnostic:
         }
 
 
+def warning(message: str, span: Span | None = None, hint: str | None = None) -> Diagnostic:
+    """Return a finding that is not an error."""
+    return Diagnostic(message, span, hint, Severity.WARNING)
+
+
 class DataWarning(UserWarning):
     """Something odd in the data that is not an error, such as a fact that is stated twice."""
 
@@ -142,10 +147,10 @@ class FotError(Exception):
     unknown predicate 'Sotp' - did you mean 'Stop'?
     """
 
-    def __init__(self, *diagnostics: Diagnostic | str) -> None:
-        """Collect findings; a string is a finding without a place."""
+    def __init__(self, *diagnostics: Diagnostic | str, hint: str | None = None) -> None:
+        """Collect findings; a string is a finding without a place, with the hint."""
         self.diagnostics: tuple[Diagnostic, ...] = tuple(
-            Diagnostic(d) if isinstance(d, str) else d for d in diagnostics
+            Diagnostic(d, hint=hint) if isinstance(d, str) else d for d in diagnostics
         )
         super().__init__("\n".join(d.render() for d in self.diagnostics))
 
@@ -245,7 +250,7 @@ class LimitError(FotError, ValueError):
 def missing(what: str, package: str, extra: str) -> DataError:
     """Return the error for an optional package that is not installed."""
     hint = f"pip install {package}, or install fotltn with its extra '{extra}'"
-    return DataError(Diagnostic(f"{what} the package {package}", hint=hint))
+    return DataError(f"{what} the package {package}", hint=hint)
 
 
 def did_you_mean(name: str, known: Iterable[str], near: float = 0.6) -> str | None:

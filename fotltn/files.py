@@ -88,7 +88,7 @@ def read_file(path: Path, *, limit: int, size: int | None = None, links: bool = 
 
 
 def inside(path: Path, *folders: Path) -> bool:
-    """Whether a path leads, with links followed, into one of some folders or of those in `ROOT`."""
+    """Return whether a path leads, with links followed, into one of some folders or of `ROOT`."""
     named = os.environ.get(ROOT, "").split(os.pathsep)
     roots = [*folders, *(Path(name) for name in named if name)]
     try:

@@ -89,6 +89,19 @@ def listed(names: Iterable[str]) -> str:
     return f"{', '.join(others)} and {last}" if others else last
 
 
+def cell_words(
+    binding: Mapping[str, str], time: int | None = None, trace: str | None = None
+) -> str:
+    """Format a cell: the entities of its variables, and its time and trace if they are given.
+
+    >>> cell_words({"x": "ego", "y": "p1"}, 3), cell_words({}, trace="a")
+    ('x = ego, y = p1, time 3', 'trace a')
+    """
+    words = [f"{variable} = {entity}" for variable, entity in binding.items()]
+    words += [] if time is None else [f"time {time}"]
+    return ", ".join([*words, *([] if trace is None else [f"trace {trace}"])])
+
+
 def amount(value: float | None) -> str:
     """Format a number of things, or a sum of degrees, which may have a fraction.
 

@@ -1,4 +1,7 @@
-"""Follow long work, and stop it when nobody waits or at Ctrl-C: it checks between its steps."""
+"""Follow long work, and stop it at Ctrl-C or when its result is not needed any more.
+
+The work checks between its steps whether to stop.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,7 @@ def may_go_on() -> None:
 
 @contextmanager
 def followed(tell: Callable[[str], None]) -> Iterator[None]:
-    """Tell what the work inside is about, whenever it says so."""
+    """Call a function with each announcement of the work inside (see `doing`)."""
     token = _tell.set(tell)
     try:
         yield
@@ -51,7 +54,7 @@ def followed(tell: Callable[[str], None]) -> Iterator[None]:
 
 
 def doing(what: str) -> None:
-    """Say what a long computation begins with now, for example the name of an axiom.
+    """Announce the next part of a long computation, for example the name of an axiom.
 
     Raises:
         StoppedError: the work was asked to stop.
@@ -68,7 +71,7 @@ def doing(what: str) -> None:
 
 @contextmanager
 def interrupts() -> Iterator[Callable[[], bool]]:
-    """Ctrl-C, once, as a question that work asks between its steps; twice, as usual."""
+    """Turn a first Ctrl-C into a request to stop; a second one interrupts as usual."""
     asked = False
 
     def note(number: int, frame: FrameType | None) -> None:  # noqa: ARG001

@@ -15,6 +15,7 @@ from fotltn.errors import (
     Severity,
     did_you_mean,
     name_hint,
+    warning,
 )
 from fotltn.logic import core as c
 from fotltn.logic import desugar
@@ -277,7 +278,7 @@ def _unused(theory: th.Theory, symbols: Symbols) -> list[Diagnostic]:
         if item.name not in names:
             kind = type(item).__name__.removesuffix("Decl").lower()
             message = f"the {kind} '{item.name}' is declared but not used"
-            warnings.append(Diagnostic(message, item.span, severity=Severity.WARNING))
+            warnings.append(warning(message, item.span))
     return warnings
 
 

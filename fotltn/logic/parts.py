@@ -26,10 +26,10 @@ def symbols(formula: c.Formula) -> list[str]:
 
 def changes(signature: Signature, *roots: c.Core) -> bool:
     """Return whether formulas or terms may depend on the time point."""
-    return any(_moves(node, signature) for node in postorder(*roots))
+    return any(moves(node, signature) for node in postorder(*roots))
 
 
-def _moves(node: c.Core, signature: Signature) -> bool:
+def moves(node: c.Core, signature: Signature) -> bool:
     """Return whether a node itself depends on the time point."""
     assert isinstance(node, c.AnyNode)
     match node:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import assert_never
 
-from fotltn.errors import Diagnostic, Severity, Span, did_you_mean, listing, name_hint
+from fotltn.errors import Diagnostic, Severity, Span, did_you_mean, listing, name_hint, warning
 from fotltn.logic.core import REAL
 from fotltn.logic.signature import Signature
 from fotltn.syntax import formula as f
@@ -268,9 +268,7 @@ class Scope:
             self._taken.discard(binding.unique)
             if not binding.used:
                 message = f"the variable '{binding.name}' is bound but not used"
-                self.diagnostics.append(
-                    Diagnostic(message, binding.span, severity=Severity.WARNING)
-                )
+                self.diagnostics.append(warning(message, binding.span))
 
     def _unique(self, name: str, frame: list[ScopedVariable]) -> str:
         """Return the name, with a number if an enclosing quantifier already uses it."""

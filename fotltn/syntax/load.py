@@ -112,7 +112,10 @@ def _open(path: Path, include: th.Include | None) -> SourceText:
     try:
         text = read_file(path, limit=_MOST_BYTES, links=True).decode("utf-8-sig")
     except DataError as error:
-        raise DataError(*(replace(d, span=where) for d in error.diagnostics)) from None
+        theory = min(path.glob("*.fot"), default=None)  # of a folder; a file has none
+        hint = f"did you mean {theory}?" if theory else None
+        changed = (replace(d, span=where, hint=d.hint or hint) for d in error.diagnostics)
+        raise DataError(*changed) from None
     except UnicodeDecodeError as error:
         message = (
             f"{path} is not UTF-8 text (byte {error.start} is {error.object[error.start]:#04x})"

@@ -2,6 +2,7 @@
 
 import json
 import os
+from pathlib import Path
 
 import pytest
 
@@ -187,11 +188,12 @@ def test_theories_that_cannot_be_opened(folder, call, command):
     facts = ["--facts", "f.csv"] if command == "eval" else []
     missing = "error: cannot read no.fot: No such file or directory\n"
     assert call(command, "no.fot", *facts) == (1, "", missing)
-    assert call(command, ".", *facts) == (
-        1,
-        "",
-        "error: cannot read .: it is a folder, not a file\n",
-    )
+    (folder / "empty").mkdir()
+    message = "error: cannot read empty: it is a folder, not a file\n"
+    assert call(command, "empty", *facts) == (1, "", message)
+    (folder / "empty" / "t.fot").touch()
+    message += f"      = did you mean {Path('empty', 't.fot')}?\n"
+    assert call(command, "empty", *facts) == (1, "", message)
     (folder / "latin.fot").write_bytes(b"sort a\n# \xe9\n")
     message = "error: latin.fot is not UTF-8 text (byte 9 is 0xe9)\n"
     assert call(command, "latin.fot", *facts) == (1, "", message)

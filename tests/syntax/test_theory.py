@@ -326,6 +326,8 @@ def test_a_folder_is_no_file(tmp_path):
         load_theory(tmp_path)
     with pytest.raises(FotError, match=r"cannot read .*: it is a folder, not a file"):
         load_theory(write(tmp_path, main='include "."'))
+    with pytest.raises(DataError, match=r"did you mean .*main\.fot\?"):
+        load_theory(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["a\0b", "\ud800", "x" * 5000], ids=ascii)
