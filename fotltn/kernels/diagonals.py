@@ -25,8 +25,9 @@ from torch import Tensor
 from fotltn.kernels.tracing import unseen
 from fotltn.semantics.config import PMean, Semantics, TNorm
 
-#: Numbers in one operation; on a CPU, few enough for several operands to stay in its cache.
-ON_CPU, ON_GPU = 2**17, 2**22
+#: Numbers in one operation. On a CPU, few enough for several operands to stay in its cache, and
+#: enough for the operation to take longer than the call.
+MOST_ON_CPU, LEAST_ON_CPU, MOST_ON_GPU = 2**17, 2**15, 2**22
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,14 @@ def means(semantics: Semantics, low: int, high: int) -> Means:
     assert isinstance(semantics.always, PMean)
     assert isinstance(semantics.eventually, PMean)
     return Means(semantics.always.p, semantics.eventually.p, semantics.epsilon, low, high)
+
+
+def traces_at_once(horizon: int, traces: int, device: torch.device) -> int:
+    """Return how many of some traces to process at once."""
+    if device.type != "cpu":
+        return max(1, min(traces, MOST_ON_GPU // horizon))
+    least, most = (max(1, n // horizon) for n in (LEAST_ON_CPU, MOST_ON_CPU))
+    return max(least, min(traces, most))
 
 
 # --- all pairs ------------------------------------------------------------------------------------

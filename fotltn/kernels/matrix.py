@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fotltn.kernels.function import Differentiated
 from fotltn.kernels.tracing import WATCHERS, is_tracing, unseen
 
 #: The maximum number of columns in a short row.
@@ -99,13 +100,13 @@ def _keep_facts(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # n
     ctx.short = inputs[7:]
 
 
-class _Multiply(torch.autograd.Function):
+class _Multiply(Differentiated):
     """The product, for PyTorch's backward pass and function transforms."""
 
     setup_context = staticmethod(_keep_facts)
 
     @staticmethod
-    def forward(dense: Tensor, *facts: Any) -> Tensor:  # PyTorch inspects the signature each time
+    def forward(dense: Tensor, *facts: Any) -> Tensor:
         if facts[-2]:
             unseen("row sums")
         return _multiply(dense, *facts)
@@ -149,7 +150,7 @@ def _have_triton() -> bool:
     return find_spec("triton") is not None
 
 
-class _Swap(torch.autograd.Function):
+class _Swap(Differentiated):
     """The transposition, for PyTorch's backward pass and function transforms."""
 
     forward = staticmethod(_swap)

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fotltn.kernels.function import Differentiated
 from fotltn.kernels.tracing import is_tracing
 from fotltn.semantics import aggregate
 
@@ -22,7 +23,7 @@ def power(u: Tensor, p: float) -> Tensor:
     return aggregate.power(u, p)
 
 
-class _Slope(torch.autograd.Function):
+class _Slope(Differentiated):
     """`grad · root / (p u)`, which is 0 at 0, with derivatives of every order.
 
     The quotients are formed so that none exceeds the derivative itself: `1 / u²` alone overflows
@@ -51,7 +52,7 @@ class _Slope(torch.autograd.Function):
         return by_grad, by_root, by_u, None
 
 
-class _Root(torch.autograd.Function):
+class _Root(Differentiated):
     """`u^(1/p)`, whose derivative is 0 at 0."""
 
     generate_vmap_rule = True

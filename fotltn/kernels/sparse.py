@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fotltn.kernels.function import Differentiated
 from fotltn.kernels.tracing import is_tracing, is_transformed
 
 #: The number of facts gathered at once, to keep intermediate results small.
@@ -20,11 +21,11 @@ PART = 2**22
 
 
 def taken(values: Tensor, places: Tensor) -> Tensor:
-    """The values at places; the older transforms of PyTorch take places of 64 bits alone."""
+    """Return the values at places; older transforms of PyTorch need places of 64 bits."""
     return values.index_select(0, places.long() if is_transformed(values) else places)
 
 
-class _Gather(torch.autograd.Function):
+class _Gather(Differentiated):
     """`out[key] += value · Π factor[place]` over facts."""
 
     generate_vmap_rule = True
@@ -139,7 +140,7 @@ def halvings(key: Tensor) -> Halvings:
         cells = cells[stay]
 
 
-class _Product(torch.autograd.Function):
+class _Product(Differentiated):
     """Products over facts; the backward pass divides the product of a cell by each of its facts.
 
     Division by facts close to 0 is avoided. If a cell has one such fact, the others are multiplied
@@ -198,7 +199,7 @@ def _halved(value: Tensor, by: Halvings, size: int) -> Tensor:
     return ones.scatter(0, by.cells, value)
 
 
-class _Extreme(torch.autograd.Function):
+class _Extreme(Differentiated):
     """Minimum or maximum over facts and a counted constant; ties share the gradient."""
 
     generate_vmap_rule = True

@@ -8,15 +8,17 @@ gradients. So memory stays far below T² per trace.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from fotltn.kernels import diagonals
+from fotltn.kernels.function import Differentiated
 from fotltn.kernels.powers import power, root
 from fotltn.kernels.recompute import recompute
+from fotltn.kernels.threads import in_threads
 from fotltn.kernels.tracing import is_tracing
 from fotltn.kernels.windows import running_product
 from fotltn.logic.core import Window
@@ -85,8 +87,9 @@ def extent(lead: int, horizon: int, window: Window, semantics: Semantics) -> Pai
         return PairCost(2 * lead * horizon, 4 * lead * horizon, 4 * horizon)
     pairs = lead * (horizon * (high + 1) - high * (high + 1) // 2)
     if diagonals.fits(semantics) and lead * horizon * (high + 1) > BLOCK:
-        at_once = min(lead, max(1, diagonals.ON_CPU // horizon))
-        numbers = at_once * horizon * (3 * math.isqrt(high + 1) + 12)
+        threads = torch.get_num_threads()
+        at_once = diagonals.traces_at_once(horizon, math.ceil(lead / threads), torch.device("cpu"))
+        numbers = min(lead, at_once * threads) * horizon * (3 * math.isqrt(high + 1) + 12)
         return PairCost(numbers, pairs, 8 * (high + 1) * math.ceil(lead / at_once))
     size = _at_once(lead, horizon, window, BLOCK)
     matrix = lead * size * min(horizon, size + high)
@@ -133,7 +136,7 @@ def _pairs(left: Tensor, window: Window) -> int:
 
 
 def _walks(left: Tensor, window: Window, semantics: Semantics, block: int) -> bool:
-    """Whether to go by diagonals: there are many pairs, and only autograd is watching."""
+    """Return whether to go by diagonals: there are many pairs, and no transform is active."""
     return (
         diagonals.fits(semantics)
         and _pairs(left, window) > block
@@ -142,7 +145,7 @@ def _walks(left: Tensor, window: Window, semantics: Semantics, block: int) -> bo
     )
 
 
-class _Diagonals(torch.autograd.Function):
+class _Diagonals(Differentiated):
     """Until by diagonals; second derivatives come from `_by_rows`."""
 
     @staticmethod
@@ -152,8 +155,11 @@ class _Diagonals(torch.autograd.Function):
     ) -> Tensor:  # fmt: skip
         ctx.how = (inside, window, s, block)
         values = torch.empty(left.shape, dtype=left.dtype, device=left.device)
-        for part, m, lefts, rights, counts, there in _portions(left, right, inside, window, s):
-            part(values)[:] = diagonals.values(lefts, rights, counts, m, there).T
+
+        def compute(portion: _Portion) -> None:
+            portion.of(values)[:] = diagonals.values(*portion.sides).T
+
+        _for_each_portion(compute, left, right, inside, window, s)
         ctx.save_for_backward(left, right, values)
         return values
 
@@ -172,42 +178,73 @@ class _Diagonals(torch.autograd.Function):
         tiny = torch.finfo(values.dtype).tiny
         slope = grads[0] * values / (values**q + tiny) / q if q != 1 else grads[0]
         by_left, by_right = torch.empty_like(values), torch.empty_like(values)
-        for part, m, lefts, rights, counts, there in _portions(left, right, inside, window, s):
-            up = part(slope).T.contiguous()
-            one, other = diagonals.gradients(up, lefts, rights, counts, m, there)
-            part(by_left)[:], part(by_right)[:] = one.T, other.T
+
+        def compute(portion: _Portion) -> None:
+            up = portion.of(slope).T.contiguous()
+            one, other = diagonals.gradients(up, *portion.sides)
+            portion.of(by_left)[:], portion.of(by_right)[:] = one.T, other.T
+
+        _for_each_portion(compute, left, right, inside, window, s)
         return by_left, by_right, None, None, None, None
 
 
-def _portions(
-    left: Tensor, right: Tensor, inside: Tensor | None, window: Window, s: Semantics
-) -> Iterator[
-    tuple[Callable[[Tensor], Tensor], diagonals.Means, Tensor, Tensor, Tensor, Tensor | None]
-]:
-    """Yield some traces at a time, time first, with the number of witnesses of each point."""
-    horizon = left.shape[-1]
+class _Portion(NamedTuple):
+    """Some traces of until, time first.
+
+    Args:
+        traces: which of all traces.
+        sides: left, right, the number of witnesses of each point, the means, and which points are
+            inside.
+    """
+
+    traces: slice
+    sides: tuple[Tensor, Tensor, Tensor, diagonals.Means, Tensor | None]
+
+    def of(self, u: Tensor) -> Tensor:
+        """Return the rows of these traces in a table of all traces."""
+        return u.reshape(-1, u.shape[-1])[self.traces]
+
+
+def _for_each_portion(
+    compute: Callable[[_Portion], None],
+    left: Tensor,
+    right: Tensor,
+    inside: Tensor | None,
+    window: Window,
+    s: Semantics,
+) -> None:
+    """Process some traces at a time; on a CPU, each thread has its own.
+
+    One operation on a diagonal is too small for several threads, and stays in the cache of one.
+    """
+    horizon, lead = left.shape[-1], math.prod(left.shape[:-1])
     high = horizon - 1 if window.high is None else min(window.high, horizon - 1)
     means = diagonals.means(s, window.low, high)
-    room = diagonals.ON_CPU if left.device.type == "cpu" else diagonals.ON_GPU
-    width = max(1, room // horizon)
     times = torch.arange(horizon, device=left.device)
     ends = (times + high + 1).clamp(max=horizon)
     starts = (times + window.low).clamp(max=horizon)
-    for first in range(0, math.prod(left.shape[:-1]), width):
+    threads = torch.get_num_threads() if left.is_cpu else 1
+    width = diagonals.traces_at_once(horizon, math.ceil(lead / threads), left.device)
 
-        def part(u: Tensor, first: int = first) -> Tensor:
-            return u.reshape(-1, horizon)[first : first + width]
-
-        there = (
-            None if inside is None else part(inside.expand_as(left)).T.to(left.dtype).contiguous()
-        )
-        if there is None:
-            counts = (ends - starts).unsqueeze(-1).to(left.dtype)
+    @torch.no_grad()  # which holds for one thread only
+    def process(first: int) -> None:
+        traces = slice(first, first + width)
+        lefts, rights = (u.reshape(-1, horizon)[traces].T.contiguous() for u in (left, right))
+        if inside is None:
+            there, counts = None, (ends - starts).unsqueeze(-1).to(left.dtype)
         else:
+            rows = inside.expand_as(left).reshape(-1, horizon)[traces]
+            there = rows.T.to(left.dtype).contiguous()
             before = torch.cat([there.new_zeros(1, there.shape[1]), there.cumsum(0)])
             counts = before[ends] - before[starts]
-        lefts, rights = part(left).T.contiguous(), part(right).T.contiguous()
-        yield part, means, lefts, rights, counts.clamp(min=1), there
+        compute(_Portion(traces, (lefts, rights, counts.clamp(min=1), means, there)))
+
+    firsts = range(0, lead, width)
+    if min(threads, len(firsts)) > 1:
+        in_threads(process, firsts, threads)
+    else:
+        for first in firsts:
+            process(first)
 
 
 def _part(inside: Tensor | None, start: int, stop: int | None = None) -> Tensor | None:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from fotltn.algebra.expr import Reduction
+from fotltn.kernels.function import Differentiated
 from fotltn.kernels.tracing import is_tracing
 from fotltn.logic.core import Window
 
@@ -66,7 +67,7 @@ def _moved(u: Tensor, steps: int, fill: float) -> Tensor:
     return torch.cat([u[..., steps:], tail], dim=-1)
 
 
-class _SuffixSum(torch.autograd.Function):
+class _SuffixSum(Differentiated):
     """Sums from each point to the end; the backward pass sums from the beginning to each point."""
 
     generate_vmap_rule = True
@@ -84,7 +85,7 @@ class _SuffixSum(torch.autograd.Function):
         return grads[0].cumsum(-1)
 
 
-class _SuffixProduct(torch.autograd.Function):
+class _SuffixProduct(Differentiated):
     """Products from each point to the end; the backward pass divides a product by each factor.
 
     Division by zero is avoided: a CPU checks for zeros and then takes a slower way. A GPU always

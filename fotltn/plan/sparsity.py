@@ -15,7 +15,7 @@ Interval = tuple[float, float]
 
 
 def sparse_leaf(node: e.Expr, sizes: Sizes) -> e.TableLeaf | None:
-    """Return the table of facts of which a factor is a pointwise function, or None."""
+    """Return the table of facts if a factor is a pointwise function of it, or None."""
     while True:
         match e.closed(node):
             case e.Affine(x) | e.Power(x) | e.Root(x):

@@ -94,3 +94,21 @@ def test_other_semantics_are_not_walked():
     left, right = sides("cpu", corners=True)
     crisp_like = until(left, right, Window(1, 3), False, None, GODEL, block=1)
     torch.testing.assert_close(crisp_like, _by_rows(left, right, None, Window(1, 3), GODEL, 10**6))
+
+
+@pytest.mark.parametrize("lengths", [None, (300, 50)])
+def test_traces_in_several_threads_have_the_values_of_one(lengths):
+    ends = torch.tensor(lengths or (300, 300)).repeat(150)
+    inside = None if lengths is None else torch.arange(300) < ends[:, None]
+    left, right = (torch.rand(300, 300, requires_grad=True) for _ in range(2))
+    threads, outcomes = torch.get_num_threads(), []
+    for number in (1, 3):
+        torch.set_num_threads(number)
+        try:
+            value = until(left, right, Window(), False, inside, STABLE_PRODUCT)
+            outcomes.append((value, *torch.autograd.grad(value.sum(), (left, right))))
+            assert torch.get_num_threads() == number
+        finally:
+            torch.set_num_threads(threads)
+    for one, other in zip(*outcomes, strict=True):
+        assert torch.equal(one, other)

@@ -15,6 +15,15 @@ from fotltn.plan.work import EFFORT, Kind, Machine, Unit, measured
 from fotltn.semantics.config import GODEL, STABLE_PRODUCT
 
 
+@pytest.fixture(autouse=True)
+def one_thread():
+    """The profiler sees the memory of one thread only."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
 def test_bytes_are_within_a_factor_of_two():
     ratios: dict[str, float] = {}
     odd: dict[str, float] = {}
