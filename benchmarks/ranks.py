@@ -1,7 +1,7 @@
 """Measure the cost of sharing a step among processes: blocks only, a group of one, a group of two.
 
     python -m benchmarks.ranks [--device cuda] [--counts 0 1 2] [--repeats 3] [--limit 60]
-        [--worlds 32] [--json FILE]
+        [--worlds 32] [--ask rules] [--json FILE]
 
 A count of 0 is one process without a group. All runs have the same blocks, so on one GPU or one
 core they all do the same work. Runs alternate; times are medians over epochs, then over repeats. On
@@ -16,6 +16,11 @@ With fewer traces than blocks, processes share bindings instead of traces. One l
 without blocks (-1), with facts about entities whose numbers differ by at most 20:
 
     python -m benchmarks.ranks --traces 1 --entities 2000 --steps 100 --reach 20 --counts -1 1 2 4
+
+With --ask, what commands ask of a model is timed instead of epochs: its tables (predict), the
+values of its axioms (eval, score), the counts of their cells (rules), or all of an audit:
+
+    python -m benchmarks.ranks --traces 1 --entities 4000 --steps 100 --counts 0 1 2 4 --ask rules
 """
 
 from __future__ import annotations
@@ -30,13 +35,16 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 from benchmarks.common import close_facts, report
 from benchmarks.posterior import deliveries
+from fotltn.analysis.view import View
 from fotltn.files import MEETING
 from fotltn.grounding.labels import Labels
 from fotltn.learn.fit import Epoch, fit
@@ -48,6 +56,7 @@ from fotltn.logic.check import check
 from fotltn.networks.encoders import FeatureInputs
 from fotltn.networks.grounding import Grounding
 from fotltn.networks.predicates import Network, mlp
+from fotltn.networks.rows import everywhere
 from fotltn.posterior.evidence import NoiseRates
 from fotltn.posterior.problem import Problem
 from fotltn.posterior.run import SamplingRun
@@ -56,6 +65,7 @@ from fotltn.posterior.shared_worlds import WorldShare
 from fotltn.semantics.config import STABLE_PRODUCT
 from fotltn.semantics.sparse import SparseTable
 from fotltn.semantics.tables import Tables
+from fotltn.sharing import Sharing, shared_by
 from fotltn.syntax.load import load_theory, parse_theory
 from reproduction.deliveries.study import INVENTED, MISSED
 from reproduction.deliveries.world import LEARNED
@@ -70,6 +80,7 @@ axiom A3: forall x. G(Stop(x) -> F[0, 5] Run(x))
 """
 NAMES = {-1: "no blocks", 0: "no group"}
 WARM = 4  # epochs that do not count
+ASKED = ("tables", "values", "rules", "audit")
 NEARBY = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}  # avoids looking up host names
 
 
@@ -98,6 +109,37 @@ def task(args: argparse.Namespace, device: str) -> Task:
     labels = Labels(dict.fromkeys(networks, where), dict.fromkeys(networks, truth))
     training = Training(epochs=args.epochs + WARM, patience=None, blocks=args.blocks or None)
     return Task(grounding, Axioms(theory, STABLE_PRODUCT), RECIPE, labels, training)
+
+
+def question(args: argparse.Namespace, device: str, ranks: Ranks) -> Callable[[], None]:
+    """Ask something of a model; nothing is kept from one time to the next."""
+    made = task(args, device)
+    ground, theory = made.grounding.eval(), made.axioms.theory
+    with torch.no_grad():
+        tables = replace(ground(), signature=theory.signature)
+
+    @torch.no_grad()
+    def answered() -> None:
+        facts = {
+            n: replace(t, index=t.index.clone()) if isinstance(t, SparseTable) else t
+            for n, t in tables.predicates.items()
+        }
+        view = View(replace(tables, predicates=facts), theory=theory, learned=ground.learned)
+        match args.ask:
+            case "tables":
+                everywhere(ground)
+            case "values":
+                view.satisfaction()
+            case "rules":
+                list(view.rules(resamples=0))
+            case "audit":
+                view.audit()
+
+    def shared() -> None:
+        with shared_by(Sharing(ranks.number, ranks.count, ranks.objects)):
+            answered()
+
+    return shared if "RANK" in os.environ else answered
 
 
 def sampling(args: argparse.Namespace, device: str, ranks: Ranks) -> SamplingRun:
@@ -131,7 +173,14 @@ def work(args: argparse.Namespace) -> None:
         def note(_: Epoch | None = None) -> None:
             times.append((time.perf_counter(), time.process_time()))
 
-        if args.worlds:
+        if args.ask:
+            ask = question(args, device, ranks)
+            say("met the others, data are made")
+            note()
+            for _ in range(args.epochs + WARM):
+                ask()
+                note()
+        elif args.worlds:
             run = sampling(args, device, ranks)
             say("met the others, data are made")
             note()
@@ -205,6 +254,7 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--limit", type=float, default=120.0, help="limit on a run, in seconds")
     parser.add_argument("--counts", type=int, nargs="*", default=[0, 1, 2])
+    parser.add_argument("--ask", choices=ASKED, help="what is asked of a model")
     parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--json")
     args = parser.parse_args()
@@ -234,7 +284,7 @@ def main() -> None:
         rows.append(
             {
                 "processes": NAMES.get(count, str(count)),
-                "epoch or sweep, ms": wall * 1e3,
+                "epoch, sweep or answer, ms": wall * 1e3,
                 "times the first row": wall / statistics.median(one["wall"] for one in base),
                 "CPU ms, all processes": core * 1e3,
                 "times, by CPU": core / statistics.median(one["core"] for one in base),
@@ -243,6 +293,7 @@ def main() -> None:
             }
         )  # fmt: skip
     title = "a sweep over worlds" if args.worlds else "an epoch of one step, in blocks"
+    title = f"{args.ask} of a model" if args.ask else title
     report(title, rows, args.json, arguments=vars(args))
 
 

@@ -1,10 +1,10 @@
 """Formulas in blocks of bindings: their first variable ranges over some of its entities at a time.
 
-Of `forall x. …`, a block has a range of the entities that x may be. Everything inside sees all
-data: other variables, `exists`, `until`. So a block is a formula like any other, on tables of
-which those about x have fewer rows. It comes to one number for each trace, a sum for example, and
-the numbers of all blocks make the value of the formula. A formula that does not begin with a
-quantifier, or whose aggregation has no such numbers, is computed as a whole, in one of the blocks.
+In a block of `forall x. …`, x ranges over some of its entities. Everything inside sees all data:
+other variables, `exists`, `until`. So a block is a formula like any other, on tables with fewer
+rows for x. Its result is one number for each trace, such as a sum, and the numbers of all blocks
+give the value of the formula. A formula that does not begin with a quantifier, or whose aggregation
+has no such numbers, is computed as a whole, in one of the blocks.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from fotltn.tree import postorder, transform
 
 
 class _BlockTable(NamedTuple):
-    """A table of which some arguments range over a block: its symbol, and their places."""
+    """A table in which some arguments range over a block: its symbol, and their places."""
 
     symbol: str
     places: tuple[int, ...]
@@ -60,14 +60,14 @@ class _BlockTable(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ranged:
-    """A formula of which one variable ranges over a block of its entities, or tuples.
+    """A formula in which one variable ranges over a block of its entities or tuples.
 
     Args:
         formula: the formula, with another axis for the variable.
         variable: the axis that the variable had.
         axis: the axis that it has.
         predicates: the tables of predicates that have fewer rows.
-        functions: the same of functions.
+        functions: the tables of functions that have fewer rows.
     """
 
     formula: c.Formula
@@ -82,7 +82,7 @@ class Ranged:
         Args:
             tables: all tables.
             rows: the numbers of the entities, or tuples, that the variable ranges over.
-            fixed: tables that stay; of those among all tables that are theirs, rows are taken once.
+            fixed: tables that stay the same; their rows are taken only once.
         """
         used = predicates_in(self.formula)
         predicates: dict[str, Tensor | SparseTable] = {
@@ -181,11 +181,12 @@ def _rows(table: Tensor | SparseTable, one: _BlockTable, rows: range) -> Tensor 
     for place in one.places:
         row = table.index[1 + place]
         inside &= (row >= rows.start) & (row < rows.stop)
-    index, shape = table.index[:, inside], list(table.shape)
+    where = inside.nonzero().squeeze(-1)  # looked for once: a mask would be searched for each row
+    index, shape = table.index[:, where], list(table.shape)
     for place in one.places:
         index[1 + place] -= rows.start
         shape[1 + place] = len(rows)
-    return SparseTable(index, table.value[inside], tuple(shape), table.default)
+    return SparseTable(index, table.value[where], tuple(shape), table.default)
 
 
 def _dense_rows(table: Tensor, places: Sequence[int], rows: range) -> Tensor:
@@ -194,7 +195,7 @@ def _dense_rows(table: Tensor, places: Sequence[int], rows: range) -> Tensor:
     return table
 
 
-# --- what blocks come to --------------------------------------------------------------------------
+# --- results of blocks -------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +205,7 @@ class _Outermost:
     Args:
         ranged: the formula.
         reduce: the aggregation as a reduction.
-        above: what is computed from its value, one operation after the other.
+        above: the operations on its value, in order.
     """
 
     ranged: Ranged
@@ -215,8 +216,8 @@ class _Outermost:
         """Return the value of the formula on each trace, from numbers of shape (block, trace).
 
         Args:
-            numbers: what blocks come to.
-            counts: how many bindings each has; for extremes, how many have the extreme.
+            numbers: the results of blocks.
+            counts: the number of bindings of each; for extremes, of those with the extreme.
         """
         match self.reduce.kind:
             case e.Reduction.MEAN:
@@ -240,7 +241,7 @@ class _Outermost:
         return value
 
 
-#: What a block without bindings comes to.
+#: The result of a block without bindings.
 _NOTHING = {
     e.Reduction.MEAN: 0.0, e.Reduction.SUM: 0.0, e.Reduction.PRODUCT: 1.0,
     e.Reduction.MINIMUM: 1.0, e.Reduction.MAXIMUM: 0.0,
@@ -292,12 +293,12 @@ class BlockedFormulas:
     """Closed formulas at the first time point, in blocks of bindings.
 
     Args:
-        formulas: by name.
-        semantics: what they mean.
-        blocks: how many blocks there are.
+        formulas: the formulas by name.
+        semantics: their semantics.
+        blocks: the number of blocks.
         fixed: tables that stay the same; guards must be among these.
         budget: the memory that intermediate results of a block may take.
-        backend: of PyTorch's compiler, to fuse plans by; None for none.
+        backend: the backend of PyTorch's compiler that fuses plans; None for none.
     """
 
     formulas: Mapping[str, c.Formula]
@@ -311,7 +312,7 @@ class BlockedFormulas:
     _others: dict[int, Evaluator] = field(default_factory=dict)
 
     def of(self, number: int, tables: Tables) -> tuple[Tensor, Tensor]:
-        """Return what a block comes to, and its counts, each of shape (formula, trace)."""
+        """Return the results of a block, and its counts, each of shape (formula, trace)."""
         device = tables.lengths.device
         shared, names = self._of_blocks(tables), [*self.formulas]
         shape = (len(names), tables.batch)
@@ -349,7 +350,7 @@ class BlockedFormulas:
         In log space, these are logarithms.
 
         Args:
-            numbers: what all blocks come to, shape (block, formula, trace).
+            numbers: the results of all blocks, shape (block, formula, trace).
             counts: their counts, of the same shape.
             tables: the tables.
         """

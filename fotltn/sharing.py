@@ -1,9 +1,9 @@
-"""Work over traces that several processes share: dealt in blocks, and put together in order.
+"""Share work over traces among several processes: split it into blocks, and join the results.
 
-Whatever computes something of each trace asks `by_blocks`. Alone it is told to do so at once. Of
-several processes, each does some blocks of traces, and all are told what every block came to. The
-blocks depend on the number of traces alone, so that results do not depend on how many processes
-there are.
+A computation over traces calls `by_blocks`. In a single process, it is not shared. Of several
+processes, each computes some blocks of traces, and every process gets the results of all blocks.
+The blocks depend only on the number of traces, so results do not depend on the number of processes.
+With few traces, `by_parts` shares parts of their bindings instead.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from fotltn.errors import DataError, FotError
 
 T = TypeVar("T")
 
-#: How many blocks of traces there are at most, however many processes share them.
+#: The most blocks of traces, for any number of processes.
 BLOCKS = 16
 
 _END = "the end"
 
 
 class _LeftError(DataError):
-    """Another process has left, or does something else: there is nobody to tell any more."""
+    """Another process has left, or does other work, so nothing can be exchanged."""
 
 
 def ranges(total: int, parts: int) -> list[range]:
-    """So many things in a row, in parts whose sizes differ by one at most.
+    """Split a number of items into consecutive ranges whose sizes differ by one at most.
 
     >>> ranges(5, 3)
     [range(0, 1), range(1, 3), range(3, 5)]
@@ -38,14 +38,33 @@ def ranges(total: int, parts: int) -> list[range]:
     return [range(*ends[n : n + 2]) for n in range(parts)]
 
 
+class BindingPart(NamedTuple):
+    """One of several parts of all bindings, by its number from 0.
+
+    >>> BindingPart(1, 3).of(5)
+    range(1, 3)
+    """
+
+    number: int
+    parts: int
+
+    def of(self, total: int) -> range:
+        """Return the numbers of the items in this part, of all items in a row."""
+        return ranges(total, self.parts)[self.number]
+
+
+#: All of it.
+WHOLE = BindingPart(0, 1)
+
+
 @dataclass(frozen=True, slots=True)
 class Sharing:
     """This process among those that share work.
 
     Args:
-        number: of this one, from 0.
-        count: of all.
-        tell: tells a value to all, and returns that of each.
+        number: the number of this process, from 0.
+        count: the number of all processes.
+        tell: sends a value to all processes, and returns the values of all.
     """
 
     number: int
@@ -53,11 +72,11 @@ class Sharing:
     tell: Callable[[Any], list[Any]]
 
     def done(self, what: str, outcomes: list[T], error: FotError | None = None) -> list[T]:
-        """What all processes have done, in order; an error of one is an error of all.
+        """Return the results of all processes, in order; an error of one is an error of all.
 
         Raises:
-            FotError: this process's own, or that of the first process that has one.
-            DataError: the others do something else, since their data differ.
+            FotError: the error of this process, or of the first process that has one.
+            DataError: the others do other work, because their data differ.
         """
         every = self.tell((what, outcomes, error))
         if error is not None:
@@ -76,10 +95,10 @@ _now: ContextVar[Sharing | None] = ContextVar("now", default=None)
 
 @contextmanager
 def shared_by(sharing: Sharing) -> Iterator[None]:
-    """Share the work inside, which all processes leave together.
+    """Share the work inside; all processes leave it together.
 
     Raises:
-        FotError: another process ended with one.
+        FotError: another process ended with an error.
     """
     token = _now.set(sharing)
     try:
@@ -95,29 +114,33 @@ def shared_by(sharing: Sharing) -> Iterator[None]:
         _now.reset(token)
 
 
+def is_shared() -> bool:
+    """Return whether processes share work; a group may consist of one process."""
+    return _now.get() is not None
+
+
 def is_first() -> bool:
-    """Whether this process writes files: alone, or as the first of several."""
+    """Return whether this process writes files: it is the only one, or the first of several."""
     sharing = _now.get()
     return sharing is None or sharing.number == 0
 
 
 def sharers() -> int:
-    """How many processes share work."""
+    """Return the number of processes that share work."""
     sharing = _now.get()
     return 1 if sharing is None else sharing.count
 
 
 def by_blocks(what: str, total: int, work: Callable[[range], T]) -> list[T] | None:
-    """What work comes to on each block of so many traces; None if it is not shared.
+    """Return the result of work on each block of traces; None if it is not shared.
 
     Args:
-        what: the work, in a word, which is the same in all processes.
-        total: how many traces there are; one alone is not shared.
-        work: is called with the numbers of the traces of a block. What it shares is not shared
-            again.
+        what: a name for the work, the same in all processes.
+        total: the number of traces; a single trace is not shared.
+        work: called with the numbers of the traces of a block. Inside it, work is not shared.
 
     Raises:
-        FotError: that of a block, the first one that has one.
+        FotError: the error of the first block that has one.
     """
     if _now.get() is None or total < 2:
         return None
@@ -126,16 +149,42 @@ def by_blocks(what: str, total: int, work: Callable[[range], T]) -> list[T] | No
     return one_by_one(said, len(blocks), lambda number: work(blocks[number]))
 
 
-def one_by_one(what: str, total: int, work: Callable[[int], T]) -> list[T]:
-    """What work comes to on each of so many things, of which each process does some in a row.
+def by_parts(
+    what: str, traces: int, work: Callable[[BindingPart], T], *, exact: bool = False
+) -> list[T] | None:
+    """Return the result of work on each part of all bindings; None if bindings are not shared.
+
+    Bindings are shared if there are fewer traces than blocks. The number of parts does not depend
+    on the number of processes, unless results are exact: then each process has one part, if there
+    are fewer traces than processes.
 
     Args:
-        what: the work and what it is done to, in the same words in all processes.
-        total: how many things there are.
-        work: is called with the number of a thing. What it shares is not shared again.
+        what: a name for the work, the same in all processes.
+        traces: the number of traces.
+        work: called with a part. Inside it, work is not shared.
+        exact: whether the results of parts add up without rounding.
 
     Raises:
-        FotError: that of a thing, the first one that has one.
+        FotError: the error of the first part that has one.
+    """
+    sharing = _now.get()
+    count = BLOCKS if sharing is None or not exact else sharing.count
+    if sharing is None or traces >= count:
+        return None
+    said = f"{what} of {count} parts of {traces} traces"
+    return one_by_one(said, count, lambda number: work(BindingPart(number, count)))
+
+
+def one_by_one(what: str, total: int, work: Callable[[int], T]) -> list[T]:
+    """Return the result of work on each of several items; each process takes a range of them.
+
+    Args:
+        what: a name for the work and its object, the same in all processes.
+        total: the number of items.
+        work: called with the number of an item. Inside it, work is not shared.
+
+    Raises:
+        FotError: the error of the first item that has one.
     """
     sharing = _now.get()
     if sharing is None:

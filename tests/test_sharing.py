@@ -12,6 +12,7 @@ import torch
 from fotltn import DataError, LimitError
 from fotltn.analysis.view import View
 from fotltn.evaluation import evaluate_all
+from fotltn.networks.rows import everywhere
 from fotltn.semantics.by_trace import joined_tables, of_traces
 from fotltn.semantics.config import CRISP, GODEL, STABLE_PRODUCT
 from fotltn.semantics.sparse import SparseTable, sparse_table
@@ -43,7 +44,7 @@ def asked(ground) -> dict[str, Any]:
     """What commands ask of tables: all of them, values, counts and an audit."""
     theory = tasks.theory()
     with torch.no_grad():
-        tables = ground.everywhere()
+        tables = everywhere(ground)
         formulas = {a.name: a.formula for a in theory.axioms}
         values = evaluate_all(formulas, tables, STABLE_PRODUCT)
         whole = {n: t for n, t in tables.predicates.items() if isinstance(t, torch.Tensor)}
@@ -64,6 +65,14 @@ def assert_same(first: dict[str, Any], second: dict[str, Any]) -> None:
     assert first["audit"].as_dict() == second["audit"].as_dict()
 
 
+@pytest.fixture
+def by_traces(monkeypatch):
+    """There are as many traces as blocks, or more, so that processes share traces."""
+    for name in ("sharing", "networks.rows"):
+        monkeypatch.setattr(f"fotltn.{name}.BLOCKS", 4)
+
+
+@pytest.mark.usefixtures("by_traces")
 def test_what_is_shared_has_the_same_bits_for_any_number_of_processes(ground):
     """With uneven shares, and more processes than traces."""
     (expected,) = together(1, lambda _: asked(ground))
@@ -72,6 +81,7 @@ def test_what_is_shared_has_the_same_bits_for_any_number_of_processes(ground):
             assert_same(expected, result)
 
 
+@pytest.mark.usefixtures("by_traces")
 def test_what_is_shared_is_what_one_process_computes_at_once(ground):
     (blocks,), plain = together(1, lambda _: asked(ground)), asked(ground)
     for kind in ("tables", "values"):

@@ -11,11 +11,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from fotltn.analysis.shared_values import shared_values
 from fotltn.analysis.view import View
 from fotltn.decisions import two_valued
 from fotltn.errors import BuildError
-from fotltn.evaluation import Time, evaluate_all, present, time_point
-from fotltn.format import degree
+from fotltn.evaluation import Time, present, time_point
+from fotltn.format import cell_words, degree
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedFormula, check_formula
 from fotltn.logic.parts import predicates_in
@@ -75,7 +76,7 @@ class Answer:
         heads += ["95 %"] if self.low is not None and not over_time else []
         rows: list[list[object]] = []
         for row in itertools.islice(self.bindings(), _SHOWN):
-            said = ", ".join(f"{n} = {name}" for n, name in zip(variables, row.names, strict=True))
+            said = cell_words(row.binding)
             low, high = min(row.values), max(row.values)
             degrees: list[object] = [bar(row.values[0])]
             if over_time:
@@ -83,7 +84,7 @@ class Answer:
                 degrees = [strip(row.values, said=said), degree(low), degree(high)]
             elif row.intervals is not None:
                 degrees.append(" to ".join(map(degree, row.intervals[0])))
-            rows.append([*([row.trace] if several else []), *row.names, *degrees])
+            rows.append([*([row.trace] if several else []), *row.binding.values(), *degrees])
         total = math.prod(self.tensor.shape[:-1])
         rest = f"{total - len(rows):,} more rows" if len(rows) == _SHOWN < total else ""
         shown = code(show(parse_formula(self.text), "unicode"))
@@ -97,42 +98,40 @@ class Answer:
         Probabilities also have `low` and `high`. Bindings to entities that a trace lacks are left
         out.
         """
-        variables = [a.name for a in self.axes]
         for row in self.bindings():
-            bound = dict(zip(variables, row.names, strict=True))
             for place, (time, value) in enumerate(zip(self.times, row.values, strict=False)):
                 ends: dict[str, float] = {}
                 if row.intervals is not None:
                     ends = dict(zip(ENDS, row.intervals[place], strict=True))
-                yield {**bound, "trace": row.trace, "time": time, "value": value, **ends}
+                yield {**row.binding, "trace": row.trace, "time": time, "value": value, **ends}
 
     def bindings(self) -> Iterator[BoundValues]:
-        """Yield names of entities with their values over time, except those that a trace lacks."""
+        """Yield bindings with their values over time, except those that a trace lacks."""
         for trace, length in enumerate(self.lengths):
             here = sum(t < length for t in self.times)
             for place in itertools.product(*(range(n) for n in self.tensor.shape[1:-1])):
-                named = [
-                    self.names.entity(str(a.sort), trace, i)
+                named = {
+                    a.name: self.names.entity(str(a.sort), trace, i)
                     for a, i in zip(self.axes, place, strict=True)
-                ]
-                if here and None not in named:
+                }
+                if here and None not in named.values():
                     at = (trace, *place)
                     values, intervals = self.tensor[at][:here].tolist(), None
                     if self.low is not None and self.high is not None:
                         ends = (end[at][:here].tolist() for end in (self.low, self.high))
                         intervals = list(zip(*ends, strict=True))
-                    names = list(map(str, named))
-                    yield BoundValues(self.names.trace(trace), names, values, intervals)
+                    binding = {variable: str(name) for variable, name in named.items()}
+                    yield BoundValues(self.names.trace(trace), binding, values, intervals)
 
 
 class BoundValues(NamedTuple):
-    """The names of a trace and of entities, with the values of a formula.
+    """The names of a trace and of the entities of variables, with the values of a formula.
 
     Probabilities also have intervals.
     """
 
     trace: str
-    names: list[str]
+    binding: dict[str, str]
     values: list[float]
     intervals: list[tuple[float, float]] | None = None
 
@@ -174,7 +173,7 @@ def answers(
     if view.semantics.boolean:
         used = predicates_in(*cores.values())
         tables = two_valued(tables, view.threshold, used, budget=view.budget)
-    values = evaluate_all(cores, tables, view.semantics, at=point, budget=view.budget)
+    values = shared_values(cores, tables, view.semantics, at=point, budget=view.budget)
     every = {}
     for name, (axes, tensor) in values.items():
         value = Value(axes, tensor.detach().expand(*tensor.shape[:-1], tables.horizon))

@@ -1,4 +1,4 @@
-"""Audit a theory: find out what the values of its axioms rest on."""
+"""Audit a theory: find what the values of its axioms depend on."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ from fotltn.semantics.by_trace import shared
 from fotltn.semantics.config import PMean, Semantics
 from fotltn.semantics.sparse import SparseTable
 from fotltn.semantics.tables import Tables
+from fotltn.sharing import WHOLE, BindingPart, by_parts
 from fotltn.tree import transform
 
 _MARK = " (antecedent)"  # no predicate's name has a blank
@@ -231,21 +232,26 @@ def _antecedents(cells: Cells) -> tuple[float, int]:
     """Return the sum of the antecedent's degrees over the cells that count, and their number."""
     assert cells.prefix.rule is not None
     antecedent = cells.prefix.rule[0]
-    blocks = shared(
+    blocks = by_parts(
+        "antecedents", cells.tables.batch, lambda part: _antecedent_sum(cells, antecedent, part),
+        exact=cells.semantics.boolean,
+    ) or shared(
         "antecedents", cells.tables, lambda t: _antecedent_sum(cells.viewed(tables=t), antecedent)
-    )
+    )  # fmt: skip
     if blocks is None:
         return _antecedent_sum(cells, antecedent)
     return sum(total for total, _ in blocks), sum(number for _, number in blocks)
 
 
-def _antecedent_sum(cells: Cells, antecedent: c.Formula) -> tuple[float, int]:
+def _antecedent_sum(
+    cells: Cells, antecedent: c.Formula, part: BindingPart = WHOLE
+) -> tuple[float, int]:
     """Return the sum of degrees over the cells that count, and their number."""
     total, number = 0.0, 0
-    if cells.semantics.boolean and (rows := cell_rows(cells)) is not None:
+    if cells.semantics.boolean and (rows := cell_rows(cells, part=part)) is not None:
         true = rows.count(rows.where(antecedent)).sum()
         return int(true), int(rows.count(rows.counted).sum())
-    for block in cells.blocks({"antecedent": antecedent}):
+    for block in cells.blocks({"antecedent": antecedent}, part=part):
         degree = torch.where(block.counts, block.values["antecedent"], 0)
         total += float(degree.expand(block.shape).sum(dtype=torch.float64))
         number += int(block.counts.expand(block.shape).sum())

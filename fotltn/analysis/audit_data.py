@@ -25,7 +25,7 @@ class FindingKind(StrEnum):
     UNDECIDED = "undecided"  # neither true nor violated, because the trace ends
     CONTRADICTED = "contradicted"  # violated by the labels
     GRADIENT = "gradient"  # learning mostly makes the antecedent false
-    INFLUENCE = "influence"  # it moves what is learned hardly, or not at all
+    INFLUENCE = "influence"  # it hardly moves learned predicates, or not at all
 
     @property
     def meaning(self) -> str:

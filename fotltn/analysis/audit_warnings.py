@@ -14,13 +14,15 @@ from fotltn.format import degree, share
 from fotltn.logic import core as c
 from fotltn.logic.parts import free_axes
 from fotltn.logic.prefix import Prefix
+from fotltn.semantics.by_trace import shared
 from fotltn.semantics.config import PMean
+from fotltn.sharing import WHOLE, BindingPart, by_parts
 from fotltn.tree import postorder
 
 DILUTED = 0.8  # a true ∃ or F whose mean value is below this is reported
 MOSTLY = 0.9  # a share of the gradient above this is reported
 
-#: What a warning is about, and what it says.
+#: The subject of a warning, and its text.
 Warned = Iterator[tuple[FindingKind, str]]
 
 
@@ -42,7 +44,7 @@ class Dilution(NamedTuple):
     total: float
 
 
-#: Of an axiom, by the place of the operator in it.
+#: The dilutions of an axiom, by the place of the operator.
 Dilutions = Mapping[int, Dilution]
 
 
@@ -52,9 +54,9 @@ def findings(
     """Return all warnings: about the axioms together, then axiom by axiom.
 
     Args:
-        axioms: what was measured of each; its operators that are means, on what it is judged by;
-            and whether it speaks of what is learned.
-        together: what was measured of all.
+        axioms: for each axiom, its measurements; its operators that are means, on the labels or
+            the model; and whether it mentions learned predicates.
+        together: the measurements of all axioms together.
     """
     warnings = []
     if axioms and not together.telling:
@@ -129,8 +131,8 @@ def dilutions(cells: Cells) -> Dilutions:
     """Return the ∃, F and U that are means, where they are true.
 
     Args:
-        cells: of the axiom, on what it is judged by: the labels, or the model if there are none,
-            with all degrees rounded to 0 and 1.
+        cells: the cells of the axiom on the labels or, without labels, on the model, with all
+            degrees rounded to 0 and 1.
     """
     means = {}
     for place, node in enumerate(postorder(cells.formula)):
@@ -196,8 +198,18 @@ def _sum(node: c.Formula, cells: Cells) -> tuple[int, float]:
     free = tuple(sorted(free_axes(node), key=lambda a: a.name))
     always = c.Aggregate(True, node, c.Window(), past=False)
     apart = replace(cells, prefix=Prefix((always,), node), free=free)
+    sums = (
+        by_parts("means", apart.tables.batch, lambda part: _part_sum(apart, part))
+        or shared("means", apart.tables, lambda tables: _part_sum(apart.viewed(tables=tables)))
+        or [_part_sum(apart)]
+    )
+    counts, totals = zip(*sums, strict=True)
+    return sum(counts), sum(totals)
+
+
+def _part_sum(cells: Cells, part: BindingPart = WHOLE) -> tuple[int, float]:
     count, total = 0, 0.0
-    for block in erring(apart, Errors(ErrorMeasure.MEAN)):
+    for block in erring(cells, Errors(ErrorMeasure.MEAN), part=part):
         true = block.values["truth"] & (block.weight > 0)  # inside the trace
         count += int(true.sum())
         total += float((block.values["degree"] * true).sum())

@@ -1,6 +1,6 @@
-"""Axes of cells: which entities their places are, and values laid out over them.
+"""The axes of cells: the entities at their places, and values laid out over them.
 
-A tensor over axes is as small as what it says: it has size 1 where nothing depends on an axis.
+A tensor over axes has size 1 along each axis on which its values do not depend.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ def product(
 ) -> Tensor:
     """The product of values with few axes each, with axes (trace, `axes` …, time).
 
-    Of truth values, it says where all are true.
+    The product of truth values is true where all are true.
 
     Args:
         factors: their axes are among `axes`.
-        axes: of the product, which has size 1 where nothing depends on one.
-        cut: the part of the first axis that is wanted.
+        axes: the axes of the product; it has size 1 along axes on which nothing depends.
+        cut: the wanted part of the first axis.
     """
     tensors = [spread(factor, axes) for factor in factors]
     if cut is not None and axes:

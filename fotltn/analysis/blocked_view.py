@@ -1,7 +1,7 @@
-"""A theory over tables that come in blocks of traces, of which one is in memory at a time.
+"""A theory over tables in blocks of traces; one block is in memory at a time.
 
-Whatever is asked comes to something for each block, and these are put together to what all traces
-come to. Processes that share work have some of the blocks each.
+A question is answered for each block, and the answers are joined to one for all traces. Processes
+that share work have some of the blocks each.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class BlockedView:
     """A theory over blocks of tables.
 
     Args:
-        how: the theory, and how it and the tables are read; its own tables say no more than what
-            they are about, and how they are decided.
-        traces: how many each block has.
-        read: makes the view of a block, by its number, and what the data state of its traces.
-            What was made before is no longer valid then.
-        stated: whether the data state anything of what is learned.
+        how: a view with the theory and all settings; its tables give only names, sizes and the
+            rule of decisions.
+        traces: the number of traces of each block.
+        read: makes the view of a block, by its number, and the stated facts of its traces. The
+            view that was made before is then no longer valid.
+        stated: whether the data state facts of learned predicates.
         parts: the traces for "train", "validation" and "test", over all blocks.
         decides: whether predictions count as facts, true or false.
     """
@@ -55,11 +55,11 @@ class BlockedView:
     decides: bool = False
 
     def under(self, **other: Any) -> BlockedView:
-        """The same, read otherwise, as of a view."""
+        """Return this with other settings, as `under` of a view does."""
         return replace(self, how=self.how.under(**other))
 
     def decided(self) -> BlockedView:
-        """The same over truth: predictions count as facts."""
+        """Return this with predictions as facts, true or false."""
         return replace(self, decides=True)
 
     @property
@@ -76,7 +76,7 @@ class BlockedView:
         return sum(self.traces)
 
     def each(self, what: str, work: Callable[[View, Tables], T]) -> list[T]:
-        """What work comes to on each block, and on what the data state of it, in order."""
+        """Return the result of work on each block and its stated facts, in order."""
         how = self.how
 
         def done(number: int) -> T:
@@ -98,7 +98,7 @@ class BlockedView:
         resamples: int = 2000,
         seed: int = 0,
     ) -> Iterator[Rule]:
-        """Count the axioms, or formulas in their place, as of a view.
+        """Count the axioms, or other formulas, as `rules` of a view does.
 
         Raises:
             FotError: a formula is wrong, there is no such part, or a number is out of range.
@@ -116,7 +116,7 @@ class BlockedView:
         return (counted_rule(one, joined_counts(counts), chosen, draws) for one, counts in every)
 
     def audit(self) -> Audit:
-        """What the values of the axioms are worth.
+        """Audit the axioms, as `audit` does.
 
         Raises:
             DataError: a learned predicate is not declared, or a table is missing.

@@ -1,7 +1,7 @@
-"""A part of a formula's cells: some places on its axes, over tables of what is read there.
+"""A part of a formula's cells: some places on its axes, with tables of only these places.
 
-Each atom has a table of its own, which says nothing of other entities. So what a part costs does
-not depend on how many facts there are.
+Each atom has its own table, without other entities. So the cost of a part does not depend on the
+number of facts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fotltn.semantics.tables import Decisions, Tables
 from fotltn.syntax.theory import RelationDecl
 from fotltn.tree import children, postorder, transform
 
-#: For some axes, the places that are meant, in order; on others, all are.
+#: The chosen places on some axes, in order; on other axes, all places.
 AxisPlaces = Mapping[c.Axis, Tensor]
 
 
@@ -34,8 +34,8 @@ class _Narrowed:
 
     Args:
         prefix: the formula.
-        atoms: by the name of its table, each atom; its predicate is that of all places.
-        axes: what stands for each of these axes.
+        atoms: each atom, by the name of its table, with the predicate of the full table.
+        axes: the new axis for each narrowed axis.
     """
 
     prefix: Prefix
@@ -49,9 +49,9 @@ def cell_part(
     """The cells at some places, as they are and with changed facts.
 
     Args:
-        cells: of a formula that begins without guards.
+        cells: the cells of a formula whose ∀ and G have no guards.
         places: the places on some axes.
-        changes: the facts that differ.
+        changes: the changed facts.
 
     Raises:
         DataError: there is no such fact.
@@ -82,8 +82,8 @@ def cell_part(
 def _narrowed(start: Prefix, tied: tuple[c.Axis, ...]) -> _Narrowed:
     """A formula in which some axes have fewer places.
 
-    An axis becomes that of a smaller sort if its entities are only looked up in the tables of
-    atoms, and that of a relation otherwise.
+    An axis gets a smaller sort if its entities are used only as arguments of atoms. Otherwise it
+    gets a relation.
     """
     others = [n for n in postorder(start.body) if not isinstance(n, c.Atom)]
     read = {v.axis for n in others for v in children(n) if isinstance(v, c.Variable)}
@@ -144,7 +144,7 @@ def _tables(tables: Tables, part: _Narrowed, places: AxisPlaces) -> Tables:
 
 
 def _tied(atom: c.Atom, here: AxisPlaces) -> dict[int, Tensor]:
-    """The places of those arguments of an atom that have fewer, by their dimension."""
+    """Return the places of the narrowed arguments of an atom, by dimension."""
     return {
         1 + number: here[term.axis]
         for number, term in enumerate(atom.args)

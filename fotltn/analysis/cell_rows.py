@@ -1,9 +1,9 @@
-"""Cells in two-valued logic at the cost of facts: counted, and listed where something is true."""
+"""Count and list cells in two-valued logic, at the cost of facts."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -17,6 +17,7 @@ from fotltn.logic.prefix import Prefix
 from fotltn.semantics.crisp_rows import truth
 from fotltn.semantics.tables import Value
 from fotltn.semantics.truth_rows import TruthRows, Truths
+from fotltn.sharing import WHOLE, BindingPart
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,11 +25,11 @@ class CellRows:
     """The cells of a formula as rows of facts.
 
     Args:
-        truths: what they are computed with.
-        axes: what a binding of a cell has a number for.
+        truths: computes the truth of formulas.
+        axes: the axes of the bindings.
         there: the cells inside their traces, whose guards are true.
-        counted: those of them whose entities are present when they are used.
-        known: the truth of formulas that were asked for.
+        counted: the cells among these whose entities are present when they are used.
+        known: the truth of formulas so far.
     """
 
     truths: Truths
@@ -38,16 +39,18 @@ class CellRows:
     known: dict[c.Formula, TruthRows] = field(default_factory=dict)
 
     def where(self, formula: c.Formula, among: TruthRows | None = None) -> TruthRows:
-        """The cells at which a formula is true, among those that count or others."""
+        """Return the cells at which a formula is true, among the cells that count or others."""
         true = self.counted if among is None else among
         for part in conjuncts(formula):
+            if true.empty:
+                break
             if part not in self.known:
                 self.known[part] = truth(part, self.truths)
             true = self.truths.both(true, self.known[part])
         return true
 
     def count(self, true: TruthRows) -> Tensor:
-        """How many cells there are, with axes (trace, time)."""
+        """Return the numbers of cells, with axes (trace, time)."""
         return self.truths.count(true, self.axes)
 
     def first(self, true: TruthRows, number: int) -> list[Cell]:
@@ -86,11 +89,16 @@ class CellRows:
 
 
 def cell_rows(
-    cells: Cells, layers: Prefix | None = None, axes: tuple[c.Axis, ...] | None = None
+    cells: Cells,
+    layers: Prefix | None = None,
+    axes: tuple[c.Axis, ...] | None = None,
+    part: BindingPart = WHOLE,
 ) -> CellRows | None:
     """The cells of a formula as rows, or those of other ∀ and G over other axes.
 
-    None where guards and layers of time take turns, so that a cell may count more than once.
+    A part has some places of the largest axis; without axes, one part has all cells.
+
+    None if guards stand between temporal layers, because a cell may then count more than once.
     """
     layers, axes = layers or cells.prefix, cells.axes if axes is None else axes
     times = [i for i, layer in enumerate(layers.layers) if isinstance(layer, c.Aggregate)]
@@ -101,17 +109,23 @@ def cell_rows(
     }
     if len(times) > 1 and any(i < times[-1] for i in guards):
         return None
-    truths = Truths(cells.boolean, cells.view.budget)
+    tables, largest = cells.boolean, max(axes, key=cells.tables.size, default=None)
+    places = part.of(1 if largest is None else tables.size(largest))
+    if part.parts > 1 and largest is not None:
+        tables = replace(tables, cuts={largest: (places.start, places.stop)})
+    truths = Truths(tables, cells.view.budget)
     plain = Prefix(tuple(n for n in layers.layers if isinstance(n, c.Aggregate)), layers.body)
-    ((_, often),) = weights(plain, cells.boolean, count=True)
-    there = truths.dense(Value((), often > 0))
+    ((_, often),) = weights(plain, tables, count=True)
+    there = truths.dense(Value((), (often > 0) & bool(len(places))))
     for number, guard in guards.items():
+        if there.empty:
+            break
         where = truth(guard, truths)
-        if times and number < times[-1]:  # read at the first point, and holds from there on
+        if times and number < times[-1]:  # the guard is read at the first point only
             where = truths.over_time(lambda u, _: u[..., :1].expand_as(u), where)
         there = truths.both(there, where)
     counted = there
-    for mask in present_where_used(axes, layers.body, cells.tables):
+    for mask in present_where_used(axes, layers.body, tables):
         counted = truths.both(counted, truths.dense(mask))
     return CellRows(truths, axes, there, counted)
 

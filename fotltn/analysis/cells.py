@@ -31,6 +31,7 @@ from fotltn.logic.prefix import Prefix, prefix, rebuild
 from fotltn.logic.text import text_of, written
 from fotltn.semantics.config import CRISP, Semantics
 from fotltn.semantics.tables import Tables, Value, spread
+from fotltn.sharing import WHOLE, BindingPart
 from fotltn.syntax.formula import Formula
 
 if TYPE_CHECKING:
@@ -217,6 +218,7 @@ class Cells:
         crisp: bool = False,
         count: bool = False,
         prefix: Prefix | None = None,
+        part: BindingPart = WHOLE,
     ) -> Iterator[CellBlock]:
         """Yield the values of formulas at all cells, in blocks.
 
@@ -226,9 +228,12 @@ class Cells:
             crisp: evaluate all formulas in two-valued logic.
             count: weight each cell by how often it occurs, instead of by its share of the mean.
             prefix: other ∀ and G, instead of those of the formula.
+            part: of the places of the largest axis, which then comes first; all by default.
         """
         layers = self.prefix if prefix is None else prefix
         axes = self.free + layers.axes
+        if part.parts > 1:
+            axes = tuple(sorted(axes, key=self.tables.size, reverse=True))
         two = crisp or self.semantics.boolean
         tables, semantics = (self.boolean, CRISP) if two else (self.tables, self.semantics)
         yield from sweep(
@@ -241,6 +246,7 @@ class Cells:
             weights=weights(layers, self.boolean, count=count),
             present=present_where_used(axes, layers.body, self.tables),
             budget=self.view.budget,
+            part=part,
         )
 
     # --- rows: bindings in a trace ------------------------------------------------------------

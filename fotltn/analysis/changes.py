@@ -15,7 +15,7 @@ from fotltn.errors import DataError
 from fotltn.semantics.sparse import SparseTable, flat
 from fotltn.semantics.tables import Decisions, Tables
 
-_HALF = 0.5  # from where on a fact is true that follows from others
+_HALF = 0.5  # the threshold of derived facts
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from fotltn.logic.parts import conjuncts, free_axes
 from fotltn.logic.prefix import Layer, Prefix
 from fotltn.logic.span import reach
 from fotltn.semantics.by_trace import shared
+from fotltn.sharing import WHOLE, BindingPart, by_parts
 from fotltn.stop import doing
 
 #: A number for each trace.
@@ -42,9 +43,8 @@ class Counts:
         held: the cells among these where the consequent is true, too.
         undecided: the cells that fail only because the trace ends; none if its end is final.
         unlabelled: the cells whose truth depends on facts without a label.
-        base_cells: cells of the consequent alone, without those that only the end makes false, or
-            that depend on facts without a label.
-        base_true: the cells among these where it is true.
+        base_cells: the cells of the consequent, without undecided and unlabelled ones.
+        base_true: the cells among these where the consequent is true.
     """
 
     cells: ByTrace
@@ -80,18 +80,27 @@ def ratio(above: ByTrace, below: ByTrace) -> ByTrace:
 
 
 def count(cells: Cells, *, crisp: bool = True) -> tuple[Counts, Counts | None]:
-    """Count all cells; and those from which the consequent looks at points of the trace alone.
+    """Count all cells, and the cells from which the consequent looks only at points of the trace.
 
-    The latter are None if it looks as far as the trace goes. The base rate of a consequent is
-    over its own variables, and over what guards say of no others.
+    The latter are None if the consequent looks as far as the trace goes. The base rate is over the
+    variables of the consequent, and over guards about no other variables.
 
     Args:
-        cells: of the rule.
-        crisp: in two-valued logic; otherwise degrees are summed.
+        cells: the cells of the rule.
+        crisp: count in two-valued logic; otherwise sum degrees.
     """
-    blocks = shared("counts", cells.tables, lambda t: count(cells.viewed(tables=t), crisp=crisp))
-    if blocks is not None:
-        return joined_counts(blocks)
+    exact = crisp or cells.semantics.boolean
+    parts = by_parts(
+        "counts", cells.tables.batch, lambda part: _count(cells, crisp, part), exact=exact
+    )
+    if parts is not None:
+        return _added(parts)
+    blocks = shared("counts", cells.tables, lambda t: _count(cells.viewed(tables=t), crisp))
+    return _count(cells, crisp) if blocks is None else joined_counts(blocks)
+
+
+def _count(cells: Cells, crisp: bool, part: BindingPart = WHOLE) -> tuple[Counts, Counts | None]:
+    """Count a part of the cells, and a part of the cells of the consequent alone."""
     doing(cells.name)
     antecedent, consequent = cells.prefix.rule or (c.Truth(True), cells.body)
     ahead, free = reach(consequent), free_axes(consequent)
@@ -111,18 +120,18 @@ def count(cells: Cells, *, crisp: bool = True) -> tuple[Counts, Counts | None]:
     alone = _about(cells.prefix, consequent, tuple(a for a in cells.axes if a in free))
     apart = replace(cells, free=tuple(a for a in cells.free if a in free))
     every, uncut = _Sums(cells), _Sums(cells, ahead or 0)
-    if crisp and (marked := _by_rows(cells, formulas, cells.prefix, cells.axes)) is not None:
+    if crisp and (marked := _by_rows(cells, formulas, cells.prefix, cells.axes, part)) is not None:
         base_axes = tuple(a for a in cells.axes if a in free)
-        alone_marked = _by_rows(apart, base, alone, base_axes)
+        alone_marked = _by_rows(apart, base, alone, base_axes, part)
         assert alone_marked is not None
         marked |= {"base_cells": alone_marked["cells"], **{n: alone_marked[n] for n in base}}
         for sums in (every, uncut):
             sums.take(marked)
         return every.counts(), None if ahead is None else uncut.counts()
-    for block in cells.blocks(formulas, crisp=crisp, count=True):
+    for block in cells.blocks(formulas, crisp=crisp, count=True, part=part):
         for sums in (every, uncut):
             sums.add(block, {"cells": block.counts, "absent": block.absent})
-    for block in apart.blocks(base, crisp=crisp, count=True, prefix=alone):
+    for block in apart.blocks(base, crisp=crisp, count=True, prefix=alone, part=part):
         for sums in (every, uncut):
             sums.add(block, {"base_cells": block.counts})
     return every.counts(), None if ahead is None else uncut.counts()
@@ -142,8 +151,19 @@ def all_counts(blocks: Sequence[Counts]) -> Counts:
     return Counts(*(np.concatenate([getattr(block, name) for block in blocks]) for name in names))
 
 
+def _added(parts: Sequence[tuple[Counts, Counts | None]]) -> tuple[Counts, Counts | None]:
+    """Add the results of `count` on parts of the cells of the same traces."""
+    every, uncut = zip(*parts, strict=True)
+    return _sum(every), None if None in uncut else _sum(uncut)
+
+
+def _sum(parts: Sequence[Counts]) -> Counts:
+    names = [field.name for field in fields(Counts)]
+    return Counts(*(sum(getattr(part, name) for part in parts) for name in names))
+
+
 class _Sums:
-    """Sums of blocks by trace, over the cells with so many points ahead."""
+    """Sums of blocks by trace, over the cells with enough time points ahead."""
 
     def __init__(self, cells: Cells, ahead: int = 0) -> None:
         tables = cells.tables
@@ -152,7 +172,7 @@ class _Sums:
         self.inner = times + ahead < tables.lengths.unsqueeze(-1)
 
     def add(self, block: CellBlock, marks: Mapping[str, Tensor]) -> None:
-        """Take in a block: the sums of its values where cells count, and of marks of cells."""
+        """Add a block: the sums of its values where cells count, and of the marks of cells."""
         inner = self.inner.reshape(len(self.inner), *[1] * (len(block.shape) - 2), -1)
         counted = {
             name: value & block.counts
@@ -165,12 +185,12 @@ class _Sums:
             self.totals[name] += chosen.flatten(1).sum(1, dtype=torch.float64).cpu().numpy()
 
     def take(self, numbers: Mapping[str, Tensor]) -> None:
-        """Take in numbers of cells by trace and time."""
+        """Add numbers of cells by trace and time."""
         for name, number in numbers.items():
             self.totals[name] += (number * self.inner).sum(1, dtype=torch.float64).cpu().numpy()
 
     def counts(self) -> Counts:
-        """All sums so far; what is open is no support, neither of the rule nor of its base."""
+        """Return all sums so far; open cells support neither the rule nor its base."""
         every = self.totals
         totals = {field.name: every[field.name] for field in fields(Counts)}
         totals["support"] = every["support"] - every["undecided"] - every["support_unlabelled"]
@@ -183,10 +203,14 @@ def _named(name: str, formula: c.Formula | None) -> dict[str, c.Formula]:
 
 
 def _by_rows(
-    cells: Cells, formulas: Mapping[str, c.Formula], prefix: Prefix, axes: tuple[c.Axis, ...]
+    cells: Cells,
+    formulas: Mapping[str, c.Formula],
+    prefix: Prefix,
+    axes: tuple[c.Axis, ...],
+    part: BindingPart,
 ) -> dict[str, Tensor] | None:
-    """How many cells there are at each time, and where formulas are true, at the cost of facts."""
-    rows = cell_rows(cells, prefix, axes)
+    """Return the numbers of cells by time, and where formulas are true, at the cost of facts."""
+    rows = cell_rows(cells, prefix, axes, part)
     if rows is None:
         return None
     total = rows.count(rows.counted)
@@ -206,7 +230,7 @@ def _sure(prefix: Prefix, gaps: Collection[str]) -> Prefix:
 
 
 def _about(prefix: Prefix, body: c.Formula, axes: tuple[c.Axis, ...]) -> Prefix:
-    """The layers as far as they speak of some axes: others are not bound, nor named in guards."""
+    """Return the layers without other axes, and without guards that name them."""
     layers: list[Layer] = []
     for layer in prefix.layers:
         if isinstance(layer, c.Quantifier):

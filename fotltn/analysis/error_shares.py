@@ -1,4 +1,4 @@
-"""What the error of a cell is, such that the errors of all cells of an axiom add up to its own.
+"""The errors of cells, measured so that they add up to the error of the axiom.
 
 Under p-means with one p, `(1 - value)^p` of `forall x. G(body)` is the mean of `(1 - u)^p` over all
 bindings and times, `u` being the value of the body. So each of them has an exact share.
@@ -22,19 +22,20 @@ from fotltn.format import listed
 from fotltn.logic import core as c
 from fotltn.logic.prefix import Prefix, outer, prefix
 from fotltn.semantics.config import Fold, PMean, Semantics, TNorm
+from fotltn.sharing import WHOLE, BindingPart
 
 
 class ErrorMeasure(StrEnum):
-    """What the error of a cell is, such that the errors of all cells add up."""
+    """A measure of the error of a cell, such that the errors of all cells add up."""
 
     MEAN = "mean"  # (1 - u)^p
-    WORST = "worst"  # the largest 1 - u alone
+    WORST = "worst"  # only the largest 1 - u
     LOGARITHM = "logarithm"  # -log u
     SUM = "sum"  # 1 - u
 
 
 def exact(u: Tensor, dtype: torch.dtype) -> Tensor:
-    """Degrees in double precision; what differs from 1 by rounding only is 1."""
+    """Return degrees in double precision; a degree that differs from 1 only by rounding is 1."""
     u = u.to(torch.float64).clamp(0, 1)
     return torch.where(u >= 1 - 4 * torch.finfo(dtype).eps, 1.0, u)
 
@@ -63,7 +64,7 @@ class Errors:
         return torch.where(weight > 0, error * weight, 0.0)
 
     def words(self, part: Prefix, traces: int, inner: bool) -> str:
-        """What the cells are, and what a share is of."""
+        """Return in words what the cells are, and what their shares refer to."""
         what = [axis.name for axis in part.axes]
         what += ["time"] if part.timed else []
         what += ["trace"] if traces > 1 else []
@@ -80,9 +81,9 @@ class Errors:
 
 
 def shared_cells(cells: Cells) -> tuple[Cells, Errors]:
-    """The cells that the error of a formula is shared among exactly, and how.
+    """Return the cells with exact shares of the error of a formula, and how to measure errors.
 
-    Where the means of ∀ and G differ, the body keeps the inner layers, which have no exact shares.
+    If the means of ∀ and G differ, the inner layers have no exact shares, and belong to the body.
     """
     semantics, several = cells.semantics, cells.tables.batch > 1
     layers = prefix(cells.formula)
@@ -119,22 +120,26 @@ def _errors(how: PMean | Fold, semantics: Semantics) -> Errors:
 
 
 def erring(
-    cells: Cells, errors: Errors, others: Mapping[str, c.Formula] | None = None
+    cells: Cells,
+    errors: Errors,
+    others: Mapping[str, c.Formula] | None = None,
+    part: BindingPart = WHOLE,
 ) -> Iterator[CellBlock]:
-    """The body at all cells, some at a time: its `degree`, `error` and `truth`, laid out in full.
+    """Yield the body at all cells, some at a time: `degree`, `error` and `truth`, in full size.
 
-    Errors are weighed; of a cell that is not in the mean they are 0. The truth is two-valued, and
+    Errors are weighted; a cell that is not in the mean has error 0. The truth is two-valued, and
     `undecided` says where it is false only because the trace ends.
 
     Args:
         cells: the cells.
         errors: how errors are measured.
         others: formulas whose values are wanted as well.
+        part: of the places of the largest axis; all by default.
     """
     count = errors.measure in (ErrorMeasure.LOGARITHM, ErrorMeasure.SUM)
     formulas = {"body": cells.body, **(others or {})}
     truths = {"truth": cells.body, "undecided": cells.undecided or c.Truth(False)}
-    for block in cells.blocks(formulas, truths=truths, count=count):
+    for block in cells.blocks(formulas, truths=truths, count=count, part=part):
         full = {name: u.expand(block.shape) for name, u in block.values.items()}
         full["degree"] = exact(block.values["body"], cells.tables.dtype).expand(block.shape)
         full["error"] = errors.of(full["degree"], block.weight.expand(block.shape))

@@ -17,6 +17,7 @@ from fotltn.logic import core as c
 from fotltn.plan.build import BUDGET
 from fotltn.semantics.config import CRISP, Semantics
 from fotltn.semantics.tables import Tables, Value, spread
+from fotltn.sharing import WHOLE, BindingPart
 from fotltn.stop import may_go_on
 from fotltn.tree import transform
 
@@ -27,14 +28,14 @@ MAX_CELLS = 2**21
 class CellBlock(NamedTuple):
     """Some of the cells: places `start` to `stop` of the first axis.
 
-    Tensors have axes (trace, axes …, time), of size 1 where nothing depends on one.
+    Tensors have axes (trace, axes …, time), of size 1 if nothing depends on the axis.
 
     Args:
         start: the first place.
         stop: the place after the last.
         shape: the size of all axes in full.
-        values: what formulas are at these cells.
-        weight: the share of each cell in the mean that the formula is.
+        values: the values of formulas at these cells.
+        weight: the share of each cell in the mean of the formula.
         counts: the cells that count: whose guards are true, inside their trace, with all entities
             present at the times at which they are used.
     """
@@ -53,7 +54,7 @@ class CellBlock(NamedTuple):
 
 
 class _Reading(NamedTuple):
-    """Formulas, and what they are evaluated on: all of it, or some places of the first axis."""
+    """Formulas with the tables to evaluate them on: all, or some places of the first axis."""
 
     formulas: Mapping[str, c.Formula]
     axes: tuple[c.Axis, ...]
@@ -61,14 +62,14 @@ class _Reading(NamedTuple):
     semantics: Semantics
 
     def values(self, evaluate: Evaluator, cut: tuple[int, int] | None) -> dict[str, Tensor]:
-        """Their values; with axes (trace, axes …, time), of size 1 where they lack one."""
+        """Return their values, with axes (trace, axes …, time), of size 1 for axes they lack."""
         seen = self.tables if cut is None else replace(self.tables, cuts={self.axes[0]: cut})
         laid_out = {n: spread(v, self.axes).detach() for n, v in evaluate(seen).items()}
         return {n: u.exp() for n, u in laid_out.items()} if self.semantics.log_space else laid_out
 
 
 def places_at_once(axes: tuple[c.Axis, ...], tables: Tables) -> int:
-    """How many places of the first axis are held at once, if the budget allows."""
+    """Return how many places of the first axis the budget allows at once."""
     size, *others = [tables.size(a) for a in axes] or [1]
     each = tables.batch * tables.horizon * math.prod(others)
     return max(1, min(size, MAX_CELLS // max(1, each)))
@@ -86,34 +87,37 @@ def sweep(
     weights: Sequence[Value] = (),
     present: Sequence[Value] = (),
     budget: int = BUDGET,
+    part: BindingPart = WHOLE,
 ) -> Iterator[CellBlock]:
-    """The values of formulas at every cell, a part of the first axis at a time.
+    """The values of formulas at every cell, some places of the first axis at a time.
 
     Args:
-        formulas: by name; their free variables are those of the axes.
-        axes: of the cells.
-        tables: under the crisp semantics of Booleans (see `two_valued`), as values are then.
-        semantics: what gives formulas their values.
+        formulas: the formulas by name; their free variables are the axes.
+        axes: the axes of the cells.
+        tables: the tables; for the crisp semantics, of Booleans (see `two_valued`), as its values.
+        semantics: the semantics of the formulas.
         truths: formulas whose truth in two-valued logic is wanted as well, by other names.
         boolean: the tables for them.
         weights: factors of the cells' weights.
         present: masks of the cells that count.
         budget: bytes that intermediate results may take.
+        part: of the places of the first axis, all by default; without axes, one part has all.
 
     Raises:
         LimitError: even one place of the first axis does not fit the budget.
     """
     size, *others = [tables.size(a) for a in axes] or [1]
-    width = places_at_once(axes, tables)
+    places = part.of(size)
+    width = min(max(1, len(places)), places_at_once(axes, tables))
     every = [_Reading(formulas, axes, tables, semantics)]
     if truths and boolean is not None:
         every.append(_Reading(truths, axes, boolean, CRISP))
     parted = [_apart(reading) for reading in every] if size > 1 else every
-    start = 0
+    start = places.start
     evaluators: list[Evaluator] = []
-    while start < size:
+    while start < places.stop:
         may_go_on()
-        stop = min(size, start + width)
+        stop = min(places.stop, start + width)
         readings = every if width >= size else parted
         evaluators = evaluators or [
             Evaluator(one.formulas, one.semantics, None, budget) for one in readings
@@ -136,9 +140,9 @@ def sweep(
 
 
 def _apart(reading: _Reading) -> _Reading:
-    """The same with a sort of its own for the first axis, of which only a part will be seen.
+    """Return the formulas with a separate sort for the first axis, which will be narrowed.
 
-    Otherwise a plan may take what it knows of one axis for another axis of the same sort.
+    Without it, a plan may mix up the first axis and other axes of the same sort.
     """
     formulas, (first, *others), tables, _ = reading
     if first.sort is None:

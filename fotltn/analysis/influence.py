@@ -3,7 +3,7 @@
 The value of `forall x. G(a -> b)` is a mean over all bindings and times. Where `a` is false the
 axiom is true, whatever is learned. If `a` is seldom true, these cells are nearly all of the mean,
 and the slope of the axiom is next to nothing. With `a` as a guard, `G forall x where a. b`, the
-mean is over the others alone.
+mean is over the other cells only.
 
 Influence refers to a model that knows nothing: slopes are taken where all learned degrees are 0.5,
 and predictions do not matter. So an axiom does not become weak because a trained model satisfies
@@ -40,10 +40,10 @@ from fotltn.syntax.show import show_axiom
 from fotltn.syntax.theory import Axiom
 from fotltn.tree import postorder
 
-#: An axiom that a guard would give so many times its slope hardly moves what is learned.
+#: If a guard would raise the slope of an axiom by this factor, the axiom is weak.
 WEAK = 10.0
 
-#: So does an axiom whose slope is below this part of the mean, over axioms about what is learned.
+#: An axiom is also weak if its slope is below this part of the mean slope of learned axioms.
 SMALL = 0.01
 
 _MOST_CELLS = 2**27  # of the tables of what is learned
@@ -56,7 +56,7 @@ class Weakness(StrEnum):
 
     GUARD = "guard"  # its conditions are seldom true; as a guard, they would give it ten times more
     SMALL = "small"  # it moves them far less than others do, and a guard would not help
-    UNMOVED = "unmoved"  # what is learned does not change its value
+    UNMOVED = "unmoved"  # learned predicates do not change its value
     NEVER = "never"  # its conditions are never true
 
     @property
@@ -114,15 +114,17 @@ class AxiomInfluence(Record):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InfluencePart:
-    """What some traces say of the influence of axioms.
+    """The influence of axioms on some traces.
 
     Args:
         crisp: the given predicates that are true or false in these traces.
-        guards: the axioms that can have a guard, with it.
-        values: of each axiom where nothing is known, by trace; with its guard, under another name.
-        slopes: the sums of its slopes, likewise; none if that is too large.
-        learned: the axioms that mention what is learned.
-        never: those of them that may be weak, and whose conditions are true nowhere.
+        guards: the axioms that can have a guard, with the guard.
+        values: the values of each axiom if nothing is known, by trace; with its guard, under
+            another name.
+        slopes: the sums of its slopes, by trace and under the same names; empty if the data are
+            too large.
+        learned: the axioms that mention learned predicates.
+        never: the axioms among these that may be weak and whose conditions are never true.
     """
 
     crisp: frozenset[str] = frozenset()
@@ -136,13 +138,13 @@ class InfluencePart:
 def influences(view: View) -> tuple[AxiomInfluence, ...]:
     """Return the influence of each axiom; empty if nothing is learned, or the data are too large.
 
-    Of tables that are learned, only the shapes count.
+    Only the shapes of learned tables count.
     """
     return influences_of(view.theory, [influence_part(view)], view.semantics)
 
 
 def influence_part(view: View, crisp: Collection[str] | None = None) -> InfluencePart:
-    """What some traces say of it; `crisp` if other traces have degrees that these do not have."""
+    """Return the influence on some traces; `crisp` gives the crisp predicates of all traces."""
     if view.semantics.boolean or not view.learned:
         return InfluencePart()
     certain = _crisp(view) if crisp is None else _crisp(view) & set(crisp)
@@ -153,7 +155,7 @@ def influence_part(view: View, crisp: Collection[str] | None = None) -> Influenc
 def influences_of(
     theory: CheckedTheory, parts: Sequence[InfluencePart], semantics: Semantics
 ) -> tuple[AxiomInfluence, ...]:
-    """The influence of each axiom, from what all traces say, which know the same guards."""
+    """Return the influence of each axiom from parts of the traces with the same guards."""
     if not all(part.slopes for part in parts):
         return ()
     values = {n: torch.cat([part.values[n] for part in parts]) for n in parts[0].slopes}
@@ -183,12 +185,11 @@ def _weaknesses(
     never: Collection[str],
     semantics: Semantics,
 ) -> dict[str, Weakness]:
-    """Why axioms are weak, of those that are.
+    """Return the weak axioms, with the reasons.
 
-    A small slope needs a reason in the axiom: one by a small weight is what the weight is for, and
-    one that a large weight makes up for is not small. Where ∀ and G are products, slopes at 0.5
-    differ by powers of the number of cells, and a value may be too small for a number: then
-    slopes say nothing.
+    A slope must be small both with and without the weight of the axiom: a small weight is meant to
+    make it small, and a large weight makes up for it. If ∀ and G are products, slopes at 0.5 differ
+    by powers of the number of cells, and values may underflow. Then slopes say nothing.
     """
     best = {name: max(slopes[name], slopes[name + _ELSEWHERE]) for name in learned}
     weight = {a.name: a.weight for a in theory.axioms}
@@ -219,13 +220,13 @@ def _crisp(view: View) -> frozenset[str]:
 
 
 def _guards(view: View, crisp: Collection[str]) -> dict[str, c.Formula]:
-    """The axioms that can have a guard, with it."""
+    """Return the axioms that can have a guard, with the guard."""
     guards = {a.name: guarded(a.formula, crisp) for a in view.theory.axioms}
     return {name: formula for name, formula in guards.items() if formula is not None}
 
 
 def _slopes(view: View, part: InfluencePart) -> InfluencePart:
-    """With values and slopes of each axiom, also with its guard; without if that is too large."""
+    """Return a part with values and slopes of each axiom and guard, unless they are too large."""
     theory, tables, shapes = view.theory, view.tables, {}
     for name in view.learned:
         declared = theory.signature.predicates[name]
@@ -260,7 +261,7 @@ def _slopes(view: View, part: InfluencePart) -> InfluencePart:
 def _moved(
     view: View, formulas: Mapping[str, c.Formula], start: Mapping[str, Tensor]
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Values and slopes of formulas, by trace, where what is learned has some degrees."""
+    """Return values and slopes of formulas, by trace, for some degrees of learned predicates."""
     tables = view.tables
     some = _like(tables, start)
     inputs = {n: learnable(table, tables.batch, tables.dtype) for n, table in some.items()}
@@ -281,8 +282,8 @@ def _like(tables: Tables, degrees: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def _conditions(formula: c.Formula) -> c.Formula:
     """Whether guards and antecedents are true for some binding and time: `∃x F a` of `∀x G(a → b)`.
 
-    Where what is learned is 0.5, all of it may be true; so by minimum and maximum, this is above 0
-    if it can be.
+    Learned degrees are 0.5, so all learned facts may be true. Under minimum and maximum, the value
+    is above 0 if the conditions can be true.
     """
     layers: list[c.Quantifier | c.Aggregate | c.Implies] = []
     while isinstance(formula, c.Implies) or (
@@ -354,7 +355,7 @@ def guarded(formula: c.Formula, crisp: Collection[str]) -> c.Formula | None:
 
 
 def _can_guard(part: c.Formula, crisp: Collection[str]) -> bool:
-    """Whether a condition is given, and about the present alone."""
+    """Return whether a condition is given, and only about the present."""
     timeless = not any(
         isinstance(n, c.Shift | c.Aggregate | c.Until | c.Edge | c.Quantifier)
         for n in postorder(part)

@@ -45,8 +45,8 @@ class LeftOut(Generic[R]):
     """The results of learning, division by division.
 
     Args:
-        every: with all axioms.
-        without: without each axiom, by its name; of one with a problem, up to that.
+        every: the results with all axioms.
+        without: the results without each axiom, by its name; after a problem, no more.
         problems: why nothing could be learned without an axiom, by its name.
     """
 
@@ -68,9 +68,9 @@ def leave_out(
     Args:
         axioms: the names of the axioms to leave out.
         divisions: the labels, divided.
-        learn: learns without an axiom, or with all, on a division, which it is told with its
-            number, and says how well that predicts what is held back.
-        bearable: errors of learning without an axiom that end the measurement of that axiom alone.
+        learn: called with an axiom to leave out (or None), a division and its number; learns, and
+            returns how well the result predicts the labels that were held back.
+        bearable: errors of learning without an axiom that end only the measurement of that axiom.
         report: a function to call after every run.
     """
     every: list[R] = []

@@ -24,7 +24,7 @@ Array = np.ndarray[Any, Any]
 #: For each predicate its truth values, 0 or 1, and the predicted degrees.
 Scores = Mapping[str, tuple[Array | Tensor | Sequence[float], Array | Tensor | Sequence[float]]]
 
-_LEAST = 1e-12  # of which a logarithm is taken
+_LEAST = 1e-12  # the least probability whose logarithm is taken
 _ROUNDING = 1e-6  # how far outside [0, 1] a computed degree may lie
 
 
@@ -114,7 +114,7 @@ def roc_auc(truth: Any, score: Any) -> Metric:
 
 
 def _cuts(labels: Array, scores: Array) -> tuple[Array, Array]:
-    """How many true facts, and how many facts, score at least as high as each score, from above."""
+    """Return for each score, from above, how many true facts and how many facts reach it."""
     order = np.argsort(-scores, kind="stable")
     hits, ranked = np.cumsum(labels[order]), scores[order]
     last = np.append(np.flatnonzero(ranked[1:] != ranked[:-1]), len(order) - 1)
@@ -305,9 +305,9 @@ def report(
 
     Args:
         scores: truth and degrees.
-        decided: what is predicted, as 0 and 1; of others, degrees from 0.5 on are true.
-        thresholds: from which degree on; None for what its definition decides.
-        bins: of the calibration.
+        decided: decisions as 0 and 1, by predicate; without them, degrees from 0.5 on are true.
+        thresholds: the threshold of each predicate; None if its definition decides.
+        bins: the number of bins of the calibration.
 
     Raises:
         DataError: a truth value is neither 0 nor 1, or a score is not in [0, 1]; it names the
@@ -421,7 +421,7 @@ def _axioms(values: Any, weights: Any) -> tuple[Array, Array]:
 
 
 def _flat(what: str, values: Any) -> Array:
-    """Anything like an array with one axis, in double precision."""
+    """Return anything like an array as an array with one axis, in double precision."""
     if isinstance(values, Tensor):
         values = values.detach().double().cpu().numpy()
     elif isinstance(values, list | tuple):

@@ -21,10 +21,10 @@ from fotltn.format import degree, share
 from fotltn.syntax.notebook import strip, table, text
 from fotltn.syntax.show import show
 
-#: What marks a cell that does not count, in `truth` and in `bytes`.
+#: The mark of a cell that does not count, in `truth` and in `bytes`.
 NO_TRUTH, NO_BYTE = 2, 255
 
-#: What marks a cell in `truth` that is false only since its trace ends.
+#: The mark in `truth` of a cell that is false only because its trace ends.
 UNDECIDED = 3
 
 #: How many rows a notebook shows.
@@ -261,7 +261,7 @@ class TruthOverTime:
 
 
 def shades(degrees: Tensor, full: int = NO_BYTE - 1) -> Tensor:
-    """Degrees as whole numbers from 0 to `full`, where only 1 is full and only 0 is 0.
+    """Return degrees as whole numbers from 0 to `full`; only 1 is full, and only 0 is 0.
 
     NaN is one more. By default, these are bytes from 0 to 254, and 255.
     """
@@ -319,7 +319,7 @@ def truth_over_time(cells: Cells) -> TruthOverTime:
 
 
 def _share(errors: Tensor) -> Tensor:
-    """Errors by their sum; where some are infinite, these share all."""
+    """Return errors divided by their sum; infinite errors share everything."""
     if bool(errors.isinf().any()):
         errors = errors.isinf().double()
     total = errors.sum()

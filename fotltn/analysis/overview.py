@@ -1,4 +1,4 @@
-"""A formula at a glance: its heat map, and how it stands."""
+"""A formula at a glance: its heat map, and counts of its cells."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from fotltn.analysis.tally import Standing
 from fotltn.analysis.worst import worst_by_rows
 from fotltn.semantics.config import CRISP
 
-#: The cells from which on only bindings with violations are shown, and as many of them.
+#: With more than MANY cells, only SHOWN bindings with violations are in the heat map.
 MANY, SHOWN = 2**26, 256
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Overview:
-    """The heat map of a formula, and how the formula stands.
+    """The heat map of a formula, and counts of its cells.
 
     Args:
-        heat: all bindings, or some of those with violations.
-        standing: how it stands, by all bindings; its worst cell is one of the heat map.
-        every: where there are too many bindings, the cells of all.
+        heat: all bindings, or some bindings with violations.
+        standing: the counts over all bindings; the worst cell is one of the heat map.
+        every: the cells of all bindings, if the heat map does not have all.
     """
 
     heat: TruthOverTime
@@ -38,11 +38,11 @@ class Overview:
 
 
 def overview(cells: Cells, value: float | None) -> Overview:
-    """All bindings of a formula at a glance, or, where these are too many, some with violations.
+    """Return all bindings of a formula at a glance; if they are too many, some with violations.
 
     Args:
-        cells: of the formula.
-        value: its degree; None if it has free variables.
+        cells: the cells of the formula.
+        value: the degree of the formula; None if it has free variables.
 
     Raises:
         DataError: there are too many cells, or a table is missing.

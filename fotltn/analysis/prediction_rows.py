@@ -1,4 +1,4 @@
-"""Predictions of a predicate beside its labels, one row a binding."""
+"""The predictions of a predicate and its labels, with a row for each binding."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from fotltn.analysis.cells import Cells
 from fotltn.analysis.over_time import NO_BYTE, shades
 from fotltn.errors import LimitError
 from fotltn.grounding.labels import Labels
+from fotltn.semantics.sparse import numbered
 
 #: The most cells of a heat map of predictions.
 MAX_CELLS = 2**27
@@ -18,18 +19,18 @@ MAX_CELLS = 2**27
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Predictions:
-    """The predictions of a predicate, and the labels beside them, with axes (row, time).
+    """The predictions and the labels of a predicate, with axes (row, time).
 
     Args:
-        cells: whose bindings the rows are.
+        cells: the cells; each row is a binding of them.
         values: degrees; NaN beyond the end of a trace.
         truths: whether they are decided to be true.
         labels: as bytes: true as 254, false as 0, and 255 where nothing is stated.
         tested: where the label was held back for testing.
         errors: for each row the mean distance of prediction and label.
         order: the rows that exist, the largest errors first.
-        labelled: how many labels there are.
-        held_back: how many of them are for testing.
+        labelled: the number of labels.
+        held_back: the number of labels for testing.
     """
 
     cells: Cells
@@ -104,7 +105,8 @@ def predictions(
     for stated, held_back in ((train, False), (test, True)):
         if stated is not None and predicate in stated.index:
             index = stated.index[predicate].cpu()
-            place = (_row(index, cells), index[-1] if times > 1 else 0)
+            rows = numbered([*index[:-1]], full[:-1]).long()
+            place = (rows, index[-1] if times > 1 else 0)
             labels[place] = shades(stated.truth[predicate].float().cpu())
             tested[place] = held_back
     labelled = labels != NO_BYTE
@@ -116,14 +118,6 @@ def predictions(
         cells, values, truths, labels, tested, errors, order, int(labelled.sum()),
         int(tested.sum()),
     )  # fmt: skip
-
-
-def _row(index: Tensor, cells: Cells) -> Tensor:
-    """The rows of facts, from their traces and arguments."""
-    row = index[0]
-    for place, size in enumerate(cells.sizes):
-        row = row * size + index[1 + place]
-    return row
 
 
 def _existing(cells: Cells) -> Tensor:

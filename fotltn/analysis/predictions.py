@@ -42,9 +42,9 @@ def predictions(
 
     Args:
         tables: the tables.
-        predicates: which of them, or of the functions; without, all predicates. Where there are
-            several traces, rows name theirs. Where it is known when time points are, a column
-            `timestamp` says so.
+        predicates: the predicates or functions to return; by default, all predicates. If there are
+            several traces, rows name theirs. If the clock times of time points are known, they are
+            in a column `timestamp`.
         named: name the trace of each row even if there is only one.
 
     Raises:
@@ -79,7 +79,7 @@ def stated_facts(tables: Tables) -> pa.Table:
             columns[f"arg{place + 1}"] = _named(sort, first, rows[:, place], tables)
         parts.append(pa.table(columns))
     table = pa.concat_tables(parts, promote_options="permissive")
-    if "timestamp" in table.column_names:  # what a clock reads
+    if "timestamp" in table.column_names:  # clock times
         table = table.drop_columns(["time"]).rename_columns(
             ["time" if n == "timestamp" else n for n in table.column_names if n != "time"]
         )
@@ -118,12 +118,12 @@ def write_table(table: pa.Table | Iterable[pa.Table], path: str | os.PathLike[st
 
 
 def write_tables(tables: Mapping[Path, pa.Table]) -> None:
-    """The same with several, all of them or none; folders that are missing are made."""
+    """Write several tables, all of them or none; missing folders are made."""
     write_files({file: _content(file, [table]) for file, table in tables.items()}, parents=True)
 
 
 def _content(file: Path, tables: Iterable[pa.Table]) -> Callable[[BinaryIO], None]:
-    kind = file.suffix.lower() or file.name.lower()  # of `.csv`, all is its name
+    kind = file.suffix.lower() or file.name.lower()  # the whole of `.csv` is its name
     if kind not in (*_DELIMITERS, *_PARQUET):
         kinds = ", ".join((*_DELIMITERS, *_PARQUET))
         raise DataError(f"cannot write {file}: the name must end in one of {kinds}")
@@ -218,7 +218,7 @@ def _cells(
 
 
 def _present(decl: PredicateDecl | FunctionDecl, index: Tensor, tables: Tables) -> Tensor:
-    """Which cells have all their entities present, at the time, or, if static, at any."""
+    """Return which cells have all entities present at their time; static ones, at any time."""
     there = torch.ones(index.shape[1], dtype=torch.bool, device=index.device)
     for place, sort in enumerate(decl.sorts):
         if sort in tables.present:

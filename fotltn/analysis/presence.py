@@ -22,10 +22,14 @@ from fotltn.semantics.tables import Tables, Value
 def present_where_used(
     axes: tuple[c.Axis, ...], body: c.Formula, tables: Tables
 ) -> tuple[Value, ...]:
-    """Where entities are present when the body of a formula uses them, a mask for each use."""
+    """Where entities are present when the body of a formula uses them, a mask for each use.
+
+    Masks have the visible places of an axis.
+    """
+    seen = {axis: slice(*tables.cuts.get(axis, (None, None))) for axis in axes}
     used = times_of_use(body, _moves(tables)) if tables.present else {}
     return tuple(
-        Value((axis,), _within(present, span, tables))
+        Value((axis,), _within(present, span, tables)[:, seen[axis]])
         for axis in axes
         for present, column in _presence(axis, tables)
         for span in used.get((axis, column), {HERE})

@@ -230,7 +230,7 @@ def _strength(counts: Counts, traces: ChosenTraces, draws: Draws, implication: b
     return Strength(float(sums[0]), int((by_trace[0] > 0).sum()), *estimates)
 
 
-# --- intervals: traces are drawn anew, with replacement --------------------------------------
+# --- intervals: traces are drawn with replacement --------------------------------------------
 
 
 class Draws:

@@ -1,4 +1,4 @@
-"""Some bindings of a formula that has too many: laid out as if they were all."""
+"""Some bindings of a formula that has too many, as cells of their own formula."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from fotltn.semantics.tables import Tables
 from fotltn.syntax.theory import RelationDecl
 from fotltn.tree import transform
 
-#: What the relation is called whose tuples the bindings are; no theory has such a name.
+#: The name of the relation whose tuples are the bindings; no theory has such a name.
 _SHOWN = "(shown)"
 
 
 def some_cells(cells: Cells, places: ArrayLike) -> Cells:
-    """The cells of some bindings alone, which have the same variables, values and truth.
+    """Return the cells of only some bindings, with the same variables, values and truth.
 
     The bindings are tuples of a relation that takes the place of the ∀ that the formula begins
-    with. Shares of errors are those among these bindings.
+    with. Shares of errors refer to these bindings.
 
     Args:
         cells: of the formula.
         places: for each binding, its place on each axis.
 
     Raises:
-        LimitError: the formula has no variables, or guards inside G and outside of it.
+        LimitError: the formula has no variables, or has guards both inside and outside G.
     """
     axes, tables = cells.axes, cells.tables
     if not axes:

@@ -1,4 +1,4 @@
-"""How a formula stands: how many of its cells count, are violated, or are undecided.
+"""Count the cells of a formula: how many count, are violated, or are undecided.
 
 A *violation* is a cell that is false in two-valued logic. A cell is *undecided* if it is false only
 because its trace ends, *unlabelled* if its truth depends on facts without a label, and *decided*
@@ -54,7 +54,7 @@ class CellTally(Record):
         return self.violated / self.decided if self.decided else None
 
     def words(self, *more: str) -> str:
-        """The numbers in words, with some more before what does not count."""
+        """Return the numbers in words; `more` comes before the cells that do not count."""
         verb = "is" if self.violated == 1 else "are"
         parts = [f"{count(self.violated)} of {count(self.decided)} cells {verb} violated"]
         parts += [f"{count(self.undecided)} undecided"] if self.undecided else []

@@ -1,10 +1,10 @@
-"""What a formula could still become if its traces went on: which violations are due to their ends.
+"""Find the violations that are due to the ends of traces.
 
 A trace that ends is read as if nothing came after it: `F a` is false if `a` has not come by then.
 If more points followed, it might be true. Each formula has two bounds over all ways to go on, `low`
 and `high`, and they are formulas again.
 
-A cell that fails only since its trace ends is undecided, unless the end is chosen to be final.
+A cell that fails only because its trace ends is undecided, unless the end is chosen to be final.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fotltn.errors import DataError, did_you_mean, listing
 from fotltn.logic import core as c
 from fotltn.tree import children, postorder
 
-#: What the end of a trace makes of a formula that fails only since nothing follows.
+#: How to treat a formula that fails only because the trace ends.
 End = Literal["undecided", "final"]
 
 _FALSE = c.Truth(False)
@@ -24,17 +24,17 @@ _TRUE = c.Truth(True)
 
 
 class FutureBounds(NamedTuple):
-    """True if a formula is true however the trace goes on, and if it goes on well."""
+    """Formulas: true however the trace goes on, and true if it goes on well."""
 
     low: c.Formula
     high: c.Formula
 
 
 def end_of(name: str) -> End:
-    """The choice of that name.
+    """Return the choice with a name.
 
     Raises:
-        DataError: there is none.
+        DataError: there is no such choice.
     """
     for end in get_args(End):
         if name == end:
@@ -44,22 +44,22 @@ def end_of(name: str) -> End:
 
 
 def undecided(formula: c.Formula, end: End) -> c.Formula | None:
-    """A formula that is true where `formula` is false only since its trace ends.
+    """Return a formula that is true where `formula` is false only because its trace ends.
 
-    None if there is no such place, as where the end is final.
+    None if that is nowhere, for example because the end is final.
     """
     later = if_longer(formula)
     if end == "final" or later == formula:
         return None
     if not isinstance(formula, c.Implies):
         return c.And(c.Not(formula), later)
-    fails = c.And(formula.left, c.Not(formula.right))  # the antecedent is what facts make rare
+    fails = c.And(formula.left, c.Not(formula.right))  # facts make the antecedent rare
     assert isinstance(later, c.Implies)
     return c.And(fails, later.right if later.left == formula.left else later)
 
 
 def if_longer(formula: c.Formula) -> c.Formula:
-    """A formula that is true where `formula` could be, if its trace went on.
+    """Return a formula that is true where `formula` could be true if its trace went on.
 
     It is `formula` itself if the end of the trace makes nothing false. The atoms `first` and
     `last`, and the guards of quantifiers, are taken as they are.

@@ -1,4 +1,4 @@
-"""Facts without a label: what a formula is whatever they are, and what it could be.
+"""Facts without a label: bounds on a formula over all ways to label them.
 
 A fact of a learned predicate that has no label may be true or false. Each formula has two bounds
 over all ways to label these facts, and they are formulas again. A cell is unlabelled if such facts
@@ -24,14 +24,14 @@ _MAYBE = " (or unlabelled)"  # no predicate's name has a blank
 
 
 class LabelBounds(NamedTuple):
-    """True if a formula is true whatever the facts without a label are, and if some would do."""
+    """Whether a formula is true for all ways to label facts, and for some way."""
 
     low: c.Formula
     high: c.Formula
 
     @property
     def between(self) -> c.Formula:
-        """True where these facts could make the formula true, and could make it false."""
+        """Whether facts without a label could make the formula true, and could make it false."""
         return c.And(self.high, c.Not(self.low))
 
 
@@ -59,7 +59,7 @@ def opened(tables: Tables) -> Tables:
                 both.add(name)
         decisions = replace(how, thresholds={**how.thresholds, **limits}, definitions=definitions)
         every = replace(tables, predicates=predicates, possible={}, decisions=decisions)
-        if both > set(tables.possible):  # what is defined is true or false
+        if both > set(tables.possible):  # defined predicates are true or false
             truth = rounded(every).predicates
             every = replace(
                 every,
@@ -71,7 +71,7 @@ def opened(tables: Tables) -> Tables:
 
 
 def without_label(formula: c.Formula, tables: Tables) -> frozenset[str]:
-    """The predicates of a formula of which facts have no label; `tables` are those of `opened`."""
+    """Return the predicates of a formula that have facts without a label, in tables of `opened`."""
     return frozenset(n for n in predicates_in(formula) if n + _MAYBE in tables.predicates)
 
 
@@ -82,11 +82,11 @@ def tables_of(formula: c.Formula, tables: Tables) -> frozenset[str]:
 
 
 def labelled(formula: c.Formula, predicates: Collection[str]) -> LabelBounds:
-    """True if a formula is true whatever the facts without a label are, and if some would do.
+    """Return formulas: true for all ways to label facts, and true for some way.
 
     Args:
-        formula: over the tables of `opened`, as the bounds are.
-        predicates: those with facts that have no label.
+        formula: a formula over the tables of `opened`; the bounds are over these, too.
+        predicates: the predicates that have facts without a label.
     """
     bounds: dict[Node, LabelBounds] = {}
     for node in postorder(formula):
@@ -107,7 +107,7 @@ def labelled(formula: c.Formula, predicates: Collection[str]) -> LabelBounds:
 
 
 def _turned(node: c.Formula, number: int) -> bool:
-    """Whether a formula is the truer, the falser its part of that number is."""
+    """Return whether a formula falls if its operand with this number rises."""
     if isinstance(node, c.Quantifier):
         return node.universal and children(node)[number] is node.guard
     return isinstance(node, c.Not) or (isinstance(node, c.Implies) and number == 0)

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from fotltn.analysis.shared_values import shared_values
 from fotltn.analysis.truncation import End, end_of
 from fotltn.decisions import DecisionRule, rounded, rule_of, two_valued
 from fotltn.errors import Diagnostic, renamed
-from fotltn.evaluation import Time, over_traces, trace_values
+from fotltn.evaluation import Time, over_traces
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedAxiom, CheckedFormula, CheckedTheory
 from fotltn.logic.parts import predicates_in
@@ -145,7 +146,11 @@ class View:
         if self.semantics.boolean:
             used = predicates_in(*formulas.values())
             tables = two_valued(tables, self.threshold, used, budget=self.budget)
-        return trace_values(formulas, tables, self.semantics, self.budget)
+        values = shared_values(formulas, tables, self.semantics, at=0, budget=self.budget)
+        return {
+            name: value.tensor[..., 0].expand(tables.batch).to(tables.dtype)
+            for name, value in values.items()
+        }
 
     def ask(self, formula: str | Formula, *, at: Time = 0) -> Answer:
         """Return the value of a formula at a time point or "all", for each binding."""

@@ -15,7 +15,7 @@ from fotltn.analysis.record import Record
 from fotltn.analysis.tally import CellTally
 from fotltn.analysis.worst import WorstSoFar, worst_by_rows
 from fotltn.errors import DataError, listing, renamed
-from fotltn.format import NONE, count, degree, share
+from fotltn.format import NONE, cell_words, count, degree, share
 from fotltn.logic import core as c
 from fotltn.logic.parts import free_axes
 from fotltn.logic.prefix import prefix
@@ -120,7 +120,7 @@ class WorstCells(CellTally):
                 degree(v.antecedent),
                 degree(v.consequent),
                 NONE if v.time is None else v.time,
-                ", ".join(f"{variable} = {name}" for variable, name in v.binding.items()),
+                cell_words(v.binding),
                 ", ".join(_atom_text(a) for a in v.atoms),
             )
             for v in self

@@ -19,7 +19,7 @@ from fotltn.logic import core as c
 
 
 class ListedCell(NamedTuple):
-    """A cell with its error, and what formulas are there."""
+    """A cell with its error, and the values of formulas there."""
 
     violated: bool
     error: float
@@ -27,7 +27,7 @@ class ListedCell(NamedTuple):
     values: dict[str, float]
 
     def rank(self) -> tuple[object, ...]:
-        """Violations first, then what is weak; of each the largest errors, then by place."""
+        """The key for sorting: violations, then weak cells, each by error and then by place."""
         return not self.violated, -self.error, self.cell.trace, self.cell.time, self.cell.numbers
 
 
@@ -39,14 +39,14 @@ class WorstSoFar:
     """
 
     def __init__(self, top: int) -> None:
-        """There are none yet."""
+        """Start without cells."""
         self.top = top
         self.worst: list[ListedCell] = []
         self.total = self.largest = 0.0
         self.ties = self.count = self.violated = self.undecided = self.weak = self.absent = 0
 
     def add(self, block: CellBlock) -> None:
-        """Take in some cells."""
+        """Add some cells."""
         degree, error, truth = (block.values[n] for n in ("degree", "error", "truth"))
         counts, cut = block.counts.expand(block.shape), block.values["undecided"]
         wrong, weak = counts & ~truth & ~cut, counts & ((degree < 1) | cut)
@@ -87,9 +87,9 @@ class WorstSoFar:
 def worst_by_rows(cells: Cells, top: int) -> WorstSoFar | None:
     """All cells in two-valued logic, at the cost of facts.
 
-    What is false has the error 1, whether it counts or not; and of an implication that is false,
-    the antecedent is true and the consequent is not. None where rows cannot tell cells apart, or
-    where facts are so many that blocks of cells take less memory.
+    A false cell has the error 1, whether it counts or not. If an implication is false, its
+    antecedent is true and its consequent is false. None if rows cannot tell cells apart, or if
+    there are so many facts that blocks of cells take less memory.
     """
     rows = cell_rows(cells)
     if rows is None:
@@ -119,7 +119,7 @@ def worst_by_rows(cells: Cells, top: int) -> WorstSoFar | None:
 
 
 def _largest(error: Tensor, chosen: Tensor, top: int) -> list[tuple[int, ...]]:
-    """Where the largest of the chosen entries are; of equal ones the first by trace and time."""
+    """Return where the largest chosen entries are; of equal ones, the first by trace and time."""
     ordered = torch.where(chosen, error, -1.0).movedim(-1, 1)
     flat = ordered.reshape(-1)
     number = min(top, int(chosen.sum()))

@@ -48,12 +48,10 @@ class ValueRow:
 
 def value_rows(formula: str, answer: Answer) -> list[ValueRow]:
     """Return a row for each binding in each trace."""
-    variables = [axis.name for axis in answer.axes]
-    rows = []
-    for b in answer.bindings():
-        binding = dict(zip(variables, b.names, strict=True))
-        rows.append(ValueRow(formula, b.trace, binding, answer.times, b.values, b.intervals))
-    return rows
+    return [
+        ValueRow(formula, b.trace, b.binding, answer.times, b.values, b.intervals)
+        for b in answer.bindings()
+    ]
 
 
 def show_values(

@@ -41,6 +41,14 @@ class Labels:
         """The number of facts of all predicates."""
         return sum(truth.shape[0] for truth in self.truth.values())
 
+    def to(self, device: torch.device) -> Labels:
+        """Return the labels on a device."""
+        return replace(
+            self,
+            index={n: t.to(device) for n, t in self.index.items()},
+            truth={n: t.to(device) for n, t in self.truth.items()},
+        )
+
     def only(self, predicates: Iterable[str]) -> Labels:
         """Return the labels of some predicates."""
         wanted = list(predicates)

@@ -1,12 +1,12 @@
 """A step over few traces in blocks of bindings, which several processes share.
 
-A block has some rows of each learned table, of all traces: those of which the first argument is in
-a range of entities. And it has the part of each axiom of which the first variable is in such a
-range (`fotltn.bindings`), and some labelled facts. So a step goes by stages. Blocks compute rows of
-networks, all processes are told the rows, and each has the tables. Blocks compute rows of
-definitions from these, one definition after the other. Then blocks come to numbers of axioms and
-errors of facts, as blocks of traces do. The way back has the same stages in reverse: slopes by
-tables are added over all blocks, and each block takes those of its rows further.
+A block has some rows of each learned table, of all traces: the rows whose first argument is in a
+range of entities. It also has the part of each axiom whose first variable is in such a range
+(`fotltn.bindings`), and some labelled facts. A step has several stages. Blocks compute the rows of
+networks, and all processes exchange rows, so each has the tables. From these, blocks compute the
+rows of definitions, one definition after the other. Then blocks give numbers of axioms and errors
+of facts, as blocks of traces do. The backward pass has the same stages in reverse: slopes by tables
+are added over all blocks, and each block continues with the slopes of its rows.
 """
 
 from __future__ import annotations
@@ -18,18 +18,14 @@ from itertools import chain
 import torch
 from torch import Tensor
 
-from fotltn.bindings import BlockedFormulas, Ranged, ranged
-from fotltn.evaluation import Evaluator
+from fotltn.bindings import BlockedFormulas
 from fotltn.grounding.labels import Labels
 from fotltn.learn.blocks import SharedSlopes, TraceBlocks
 from fotltn.learn.objective import losses, prior_loss
 from fotltn.learn.row_exchange import BlockRows, RowExchange
-from fotltn.logic.parts import symbols
-from fotltn.networks.grounding import Grounding
 from fotltn.networks.parts import DataPart
-from fotltn.networks.predicates import NetworkCall
-from fotltn.networks.sequences import Encoded
-from fotltn.semantics.tables import Tables, arranged
+from fotltn.networks.rows import DefinitionRows, by_rows, definition_rows, shares_bindings
+from fotltn.semantics.tables import Tables
 from fotltn.sharing import ranges
 
 
@@ -38,11 +34,11 @@ class _Made:
     """The tables of a step.
 
     Args:
-        tables: all of them. Learned ones are leaves, from which no way leads back.
-        leaves: these leaves.
-        everywhere: tables that each process computes, with the way back.
-        stages: the rows of the blocks of this process: those of networks, then those of each
-            definition.
+        tables: all tables. Learned ones are leaves, whose gradients stop there.
+        leaves: the learned tables.
+        everywhere: tables that each process computes, with gradients.
+        stages: the rows of the blocks of this process: first those of networks, then those of
+            each definition.
     """
 
     tables: Tables
@@ -52,31 +48,14 @@ class _Made:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Definition:
-    """A definition by rows of its first argument, or without these in the first block.
-
-    Args:
-        name: of the predicate.
-        formula: with the first argument in blocks; None if the first block has all of it.
-        evaluator: computes it.
-        inputs: the symbols that it depends on.
-    """
-
-    name: str
-    formula: Ranged | None
-    evaluator: Evaluator
-    inputs: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class _BlockSums:
-    """What a block comes to.
+    """The results of a block.
 
     Args:
-        numbers: of axioms, shape (axiom, trace).
-        counts: of their bindings, of the same shape.
-        errors: sums over labelled facts, by predicate.
-        stated: how many there are.
+        numbers: the numbers of axioms, shape (axiom, trace).
+        counts: the counts of their bindings, of the same shape.
+        errors: the sums of the errors of labelled facts, by predicate.
+        stated: the counts of labelled facts, by predicate.
     """
 
     numbers: Tensor
@@ -85,17 +64,17 @@ class _BlockSums:
     stated: list[int]
 
     def flat(self) -> Tensor:
-        """All numbers in a row."""
+        """Return all numbers in a row."""
         stated = torch.tensor(self.stated, dtype=torch.float64, device=self.errors.device)
         parts = (self.numbers.detach(), self.counts, self.errors.detach(), stated)
         return torch.cat([part.reshape(-1) for part in parts])
 
 
 class BindingBlocks(TraceBlocks):
-    """The way there and back in blocks: of bindings if there are fewer traces than blocks.
+    """The forward and backward pass in blocks: of bindings if there are fewer traces than blocks.
 
     Args:
-        task: what is learned.
+        task: the task.
         modules: all that is learned.
         flips: the rate of flipped labels.
         ranks: this process among others.
@@ -103,12 +82,13 @@ class BindingBlocks(TraceBlocks):
     """
 
     _exchange: RowExchange
-    _definitions: list[_Definition]
+    _definitions: list[DefinitionRows]
 
     def forget(self) -> None:
         """Drop what was derived from the data, because the data have changed."""
         super().forget()
-        self._exchange, self._definitions = RowExchange(self.ranks, self._count), self._defined()
+        self._exchange = RowExchange(self.ranks, self._count)
+        self._definitions = definition_rows(self.task.grounding)
 
     def forth_and_back(
         self, labels: Labels, epoch: float, part: DataPart | None, total: int
@@ -144,7 +124,7 @@ class BindingBlocks(TraceBlocks):
 
     @torch.no_grad()
     def fact_loss(self, labels: Labels, epoch: float) -> Tensor:
-        """The loss of labelled facts alone."""
+        """Return the loss of only the labelled facts."""
         if not self._has_few_traces(None):
             return super().fact_loss(labels, epoch)
         made = self._tables()
@@ -167,7 +147,7 @@ class BindingBlocks(TraceBlocks):
         return self.ranks.shares(self._count)[self.ranks.number]
 
     def _rows(self, name: str, number: int) -> range:
-        """The rows of a table that a block has; one that has no rows is in the first block."""
+        """Return the rows of a table in a block; a table without rows is in the first block."""
         if name in self._undivided:
             return range(number == 0)
         grounding = self.task.grounding
@@ -176,7 +156,7 @@ class BindingBlocks(TraceBlocks):
 
     @property
     def _undivided(self) -> set[str]:
-        """The definitions that the first block has."""
+        """Return the definitions that the first block computes as a whole."""
         return {one.name for one in self._definitions if one.formula is None}
 
     # --- tables -----------------------------------------------------------------------------------
@@ -186,23 +166,23 @@ class BindingBlocks(TraceBlocks):
         grounding = self.task.grounding
         made = _Made(grounding.fixed)
         seen = grounding.seen()
-        calls = {call: _by_rows(call, grounding) for call in grounding.calls}
+        calls = {call: by_rows(call, grounding) for call in grounding.calls}
         with self.drawing() as draw, self.unchanging():
             draw(self._count)
             made.everywhere = grounding.free_tables()
-            for call in (call for call, by_rows in calls.items() if not by_rows):
+            for call in (call for call, apart in calls.items() if not apart):
                 made.everywhere |= grounding.outputs(call, seen)
             everywhere = {n: (t, t.requires_grad) for n, t in made.everywhere.items()}
             of_networks: dict[int, BlockRows] = {}
             for number in self._mine:
                 draw(number)
                 of_networks[number] = {}
-                for call in (call for call, by_rows in calls.items() if by_rows):
+                for call in (call for call, apart in calls.items() if apart):
                     rows = self._rows(call.names[0], number)
                     if len(rows):
                         of_networks[number] |= grounding.outputs(call, seen, rows=rows)
         made.stages.append(of_networks)
-        names = [name for call, by_rows in calls.items() if by_rows for name in call.names]
+        names = [name for call, apart in calls.items() if apart for name in call.names]
         self._put(made, {**everywhere, **self._from_rows(names, of_networks)})
         for one in self._definitions:
             rows_by_block = {n: self._rows_of(one, n, made.tables) for n in self._mine}
@@ -232,13 +212,13 @@ class BindingBlocks(TraceBlocks):
     def _from_rows(
         self, names: Sequence[str], mine: Mapping[int, BlockRows]
     ) -> dict[str, tuple[Tensor, bool]]:
-        """Put tables together from the rows of all blocks; also, which are learned."""
+        """Join the rows of all blocks to tables; also return which tables are learned."""
         sizes = {n: [len(self._rows(n, b)) for b in range(self._count)] for n in names}
         tables = self._exchange(sizes, mine, self.task.grounding.fixed.lengths.device)
         return {n: tables.get(n) or (self._without_entities(n), False) for n in names}
 
     def _without_entities(self, name: str) -> Tensor:
-        """The table of a symbol about a sort that has no entities."""
+        """Return the table of a symbol over a sort without entities."""
         grounding = self.task.grounding
         decl = grounding.signature.predicates.get(name) or grounding.signature.functions[name]
         like = next(grounding.parameters())
@@ -247,35 +227,13 @@ class BindingBlocks(TraceBlocks):
 
     # --- definitions ------------------------------------------------------------------------------
 
-    def _defined(self) -> list[_Definition]:
-        grounding, made = self.task.grounding, list[_Definition]()
-        for name, checked in grounding.definitions.items():
-            if name in grounding.marginals:
-                continue
-            some = ranged(checked.formula, checked.free[0]) if checked.free else None
-            formula = checked.formula if some is None else some.formula
-            semantics = grounding.defined[name].semantics or grounding.semantics
-            at = 0 if grounding.signature.predicates[name].static else None
-            evaluator = Evaluator({name: formula}, semantics, at)
-            made.append(_Definition(name, some, evaluator, frozenset(symbols(checked.formula))))
-        return made
-
-    def _rows_of(self, one: _Definition, number: int, tables: Tables) -> BlockRows:
-        grounding = self.task.grounding
-        rows, free = self._rows(one.name, number), grounding.definitions[one.name].free
+    def _rows_of(self, one: DefinitionRows, number: int, tables: Tables) -> BlockRows:
+        rows, grounding = self._rows(one.name, number), self.task.grounding
         if not len(rows):
             return {}
-        if one.formula is not None:
-            tables = one.formula.tables(tables, rows, grounding.fixed)
-            free = (one.formula.axis, *free[1:])
-        value = one.evaluator(tables, number)[one.name]
-        if one.evaluator.semantics.log_space:
-            value = value._replace(tensor=value.tensor.exp())
-        static = grounding.signature.predicates[one.name].static
-        table = arranged(value, free, tables, static=static)
-        return {one.name: table if one.formula is not None else table.unsqueeze(1)}
+        return {one.name: one.of(rows, tables, grounding, grounding.fixed, number)}
 
-    # --- what blocks come to ----------------------------------------------------------------------
+    # --- results of blocks ------------------------------------------------------------------------
 
     def _blocked(self, epoch: float) -> list[BlockedFormulas]:
         return self.task.axioms.blocked(self._count, self.task.grounding.fixed, epoch)
@@ -306,9 +264,9 @@ class BindingBlocks(TraceBlocks):
     def _all_sums(
         self, sums: Mapping[int, _BlockSums], labels: Labels, blocked: Sequence[BlockedFormulas]
     ) -> tuple[Tensor, Tensor, Tensor, list[int]]:
-        """Of axioms, numbers and counts of all blocks; of facts, errors and counts by predicate.
+        """Return numbers and counts of axioms, and errors and counts of facts by predicate.
 
-        The former have shape (block, axiom, trace).
+        Numbers and counts of axioms have shape (block, axiom, trace).
         """
         axioms, names = sum(len(one.formulas) for one in blocked), len(labels.index)
         fixed = self.task.grounding.fixed
@@ -349,9 +307,9 @@ class BindingBlocks(TraceBlocks):
 
         Args:
             made: the tables.
-            sums: what the blocks of this process came to.
-            pulls: the slopes of the loss by numbers of axioms and by errors of facts, of all.
-            direct: its slopes by weights that no block has part in.
+            sums: the results of the blocks of this process.
+            pulls: the slopes of the loss by numbers of axioms and errors of facts, of all blocks.
+            direct: its slopes by weights that no block uses.
         """
         of_networks = {id(weight) for weight in self.task.grounding.parameters()}
         others = [weight for weight in self.learned if id(weight) not in of_networks]
@@ -377,7 +335,7 @@ class BindingBlocks(TraceBlocks):
         )
 
     def _ordered(self, names: Iterable[str], made: _Made) -> dict[str, tuple[Tensor, bool]]:
-        """Leaves, and whether a process needs its rows alone; these are the first."""
+        """Return the leaves, and whether a process needs only its own rows; these come first."""
         every_row = {*made.everywhere, *self._undivided}
         leaves = {name: (made.leaves[name], name not in every_row) for name in names}
         return dict(sorted(leaves.items(), key=lambda item: not item[1][1]))
@@ -405,7 +363,7 @@ class BindingBlocks(TraceBlocks):
         by_table: Mapping[str, Tensor | None],
         slopes: SharedSlopes,
     ) -> list[Tensor | None]:
-        """The slopes by what rows were computed from, given those by their tables."""
+        """Return the slopes by the inputs of rows, given the slopes by their tables."""
         for number, of_block in rows.items():
             pairs = [(some, self._of_rows(n, number, by_table)) for n, some in of_block.items()]
             slopes.add(number, pairs, again=True)
@@ -440,24 +398,7 @@ class BindingBlocks(TraceBlocks):
         return torch.autograd.grad(outputs, self.learned, pulls, allow_unused=True)
 
 
-def shares_bindings(grounding: Grounding, blocks: int) -> bool:
-    """Whether blocks of a step over all data are of bindings, because there are fewer traces.
-
-    If each process would have to compute a network as a whole, two traces suffice to share these.
-    """
-    traces = grounding.fixed.batch
-    if not 1 < traces < blocks:
-        return traces < blocks
-    return all(_by_rows(call, grounding) for call in grounding.calls)
-
-
 def _plus(first: Tensor | None, second: Tensor | None) -> Tensor | None:
     if first is None or second is None:
         return second if first is None else first
     return first + second
-
-
-def _by_rows(call: NetworkCall, grounding: Grounding) -> bool:
-    """Whether a network computes each row by itself, from inputs that need no other rows."""
-    inputs = [grounding.inputs_by_sort[sort] for sort in call.decl.sorts]
-    return not call.over_time and not any(isinstance(one, Encoded) for one in inputs)

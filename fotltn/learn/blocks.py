@@ -1,9 +1,9 @@
-"""A step in blocks of traces, which several processes share; its bits do not depend on how many.
+"""A step in blocks of traces, which several processes share; their number does not change a bit.
 
-What a block comes to depends on its traces alone: the values of axioms on each of them, and for
-each predicate the sum of the errors of its labelled facts. All processes are told these, and
-compute the loss and its slopes alike. Then each goes back through its own blocks, and gradients
-are added as pairs along one tree over all blocks, in float64.
+The results of a block depend only on its traces: the values of axioms on each trace, and for each
+predicate the sum of the errors of its labelled facts. All processes get these results, and compute
+the same loss and slopes. Then each goes back through its own blocks, and gradients are added in
+pairs along one tree over all blocks, in float64.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from fotltn.errors import DataError, Diagnostic
+from fotltn.errors import DataError
 from fotltn.grounding.labels import Labels
 from fotltn.learn.objective import fact_errors, facts_together, losses, prior_loss
 from fotltn.learn.optimizer_state import generator_states, restore_generators
@@ -26,16 +26,16 @@ from fotltn.networks.parts import DataPart
 from fotltn.networks.parts import part as part_of
 from fotltn.semantics.tables import Tables
 
-#: How many blocks there are where several processes train and nothing is said.
+#: The number of blocks by default if several processes train.
 BLOCKS = 16
 
 
 class PairwiseSum:
-    """A sum over blocks in a row, added as pairs along a tree that depends on their numbers alone.
+    """A sum over consecutive blocks, in pairs along a tree that depends only on their numbers.
 
-    A part of the tree begins at a multiple of its size, a power of 2. Whoever adds a range of
-    blocks is left with the largest such parts of it; adding the parts of all ranges, in order,
-    leads to the same additions as adding all blocks.
+    A part of the tree begins at a multiple of its size, which is a power of 2. The sum of a range
+    of blocks is kept as the largest such parts of it. To add the parts of all ranges, in order,
+    takes the same additions as to add all blocks.
     """
 
     def __init__(self) -> None:
@@ -43,14 +43,14 @@ class PairwiseSum:
         self.parts: list[tuple[int, int, Tensor]] = []
 
     def add(self, start: int, size: int, total: Tensor) -> None:
-        """Add a part of the tree, or a block, which is one of size 1."""
+        """Add a part of the tree; a block is a part of size 1."""
         while self.parts and start // size % 2 and self.parts[-1][:2] == (start - size, size):
             start, _, left = self.parts.pop()
             size, total = 2 * size, left + total
         self.parts.append((start, size, total))
 
     def total(self) -> Tensor:
-        """The sum, once all blocks are added."""
+        """Return the sum, once all blocks are added."""
         *others, (_, _, total) = self.parts
         for _, _, left in reversed(others):
             total = left + total
@@ -58,7 +58,7 @@ class PairwiseSum:
 
 
 def tree_parts(blocks: range) -> list[tuple[int, int]]:
-    """Where the parts of the tree start that a range of blocks ends up with, and their sizes.
+    """Return the starts and sizes of the largest parts of the tree in a range of blocks.
 
     >>> tree_parts(range(5, 8))
     [(5, 1), (6, 2)]
@@ -97,7 +97,7 @@ class SharedSlopes:
     ) -> None:
         """Add the slopes of a block: outputs, each with the slope of the loss by it.
 
-        Blocks come in order; `again` if others share a part of the way back.
+        Blocks come in order. Set `again` if others share a part of the backward pass.
         """
         some = [(o, pull.to(o.dtype)) for o, pull in pairs if pull is not None and o.requires_grad]
         slopes: Sequence[Tensor | None] = [None] * len(self.wanted)
@@ -136,7 +136,7 @@ class SharedSlopes:
         return torch.cat([*parts, reached])
 
     def _flat(self, slopes: Sequence[Tensor | None]) -> Tensor:
-        """Slopes in a row, then, for each tensor, whether there is one."""
+        """Return all slopes in a row, then, for each tensor, whether it has a slope."""
         parts = [
             torch.zeros(one.numel(), dtype=torch.float64, device=self.device)
             if slope is None
@@ -176,7 +176,7 @@ class SharedSlopes:
 
 
 def numbers_of_block(axioms: int, traces: int, predicates: int) -> int:
-    """How many numbers a block comes to: values of axioms, errors and counts of facts."""
+    """Return how many numbers a block gives: values of axioms, errors and counts of facts."""
     return axioms * traces + 2 * predicates
 
 
@@ -185,10 +185,10 @@ class CutPart:
     """A part of the data in blocks.
 
     Args:
-        traces: how many each block has.
+        traces: the number of traces of each block.
         shares: the blocks of each process.
-        parts: those of this process.
-        labels: for each set of labels, by its id, that of each part.
+        parts: the data of the blocks of this process.
+        labels: for each set of labels, by its id, the labels of each part.
     """
 
     traces: tuple[int, ...]
@@ -204,10 +204,10 @@ class CutPart:
 
 
 class TraceBlocks:
-    """The way there and back in blocks of traces, of those that this process has.
+    """The forward and backward pass over the blocks of traces of this process.
 
     Args:
-        task: what is learned.
+        task: the task.
         modules: all that is learned.
         flips: the rate of flipped labels.
         ranks: this process among others.
@@ -237,8 +237,8 @@ class TraceBlocks:
     ) -> tuple[list[float], Tensor | None] | None:
         """The losses and the values of axioms, with gradients left in the weights.
 
-        A prior counts as one of the `total` labelled facts that there are. Nothing comes of it if
-        there is nothing to learn from in this part.
+        A prior counts as one of the `total` labelled facts. A part without anything to learn from
+        leaves no gradients.
         """
         cut, objective = self._cut(part), self.task.objective
         sums = self._sums(cut, labels, epoch)
@@ -260,7 +260,7 @@ class TraceBlocks:
 
     @torch.no_grad()
     def fact_loss(self, labels: Labels, epoch: float) -> Tensor:
-        """The loss of labelled facts alone."""
+        """Return the loss of only the labelled facts."""
         cut = self._cut(None)
         sums = self._sums(cut, labels, epoch, axioms=False)
         _, errors, counts = self._gathered(cut, labels, sums, axioms=False)
@@ -271,7 +271,7 @@ class TraceBlocks:
         return self.task.axioms.by_logs(self.task.objective)
 
     def _cut(self, part: DataPart | None) -> CutPart:
-        """The blocks of a part, or of all data; those of parts that come again are made once."""
+        """Return the blocks of a part, or of all data; those of a part that returns are kept."""
         key = 0 if part is None else part.key
         if key is not None and key in self.cuts:
             return self.cuts[key]
@@ -300,9 +300,9 @@ class TraceBlocks:
     def _sums(
         self, cut: CutPart, labels: Labels, epoch: float, *, axioms: bool = True
     ) -> list[tuple[Tensor, Tensor, list[int]]]:
-        """Of each block here: values of axioms, errors of facts by predicate, and how many facts.
+        """Return for each block here: values of axioms, errors and counts of facts by predicate.
 
-        Networks draw random numbers by step and block, whoever has the block.
+        Networks draw random numbers by step and block, whichever process has the block.
         """
         sums = []
         blocks = zip(cut.shares[self.ranks.number], cut.parts, cut.of(labels), strict=True)
@@ -329,28 +329,26 @@ class TraceBlocks:
 
     @contextmanager
     def unchanging(self) -> Iterator[None]:
-        """Refuse networks that keep numbers of what they see.
+        """Refuse networks that keep statistics of their inputs.
 
         Raises:
-            DataError: the numbers have changed inside.
+            DataError: the statistics of a network have changed.
         """
         before = {name: buffer._version for name, buffer in self.modules.named_buffers()}
         yield
         for name, buffer in self.modules.named_buffers():
             if self.modules.training and before.get(name) != buffer._version:
                 raise DataError(
-                    Diagnostic(
-                        f"'{name}' changes with what a network sees in training, and each block "
-                        "would see other numbers",
-                        hint="use layers that keep no such numbers (LayerNorm, not BatchNorm), or "
-                        "train in one process, without blocks",
-                    )
+                    f"'{name}' changes with what a network sees in training, and each block "
+                    "would see other numbers",
+                    hint="use layers that keep no such numbers (LayerNorm, not BatchNorm), or "
+                    "train in one process, without blocks",
                 )
 
     def block(
         self, part: DataPart, labels: Labels, epoch: float, *, axioms: bool
     ) -> tuple[Tensor, Tensor, list[int]]:
-        """Of a block: values of axioms, errors of facts by predicate, and how many facts."""
+        """Return for a block: values of axioms, and errors and counts of facts by predicate."""
         task = self.task
         with self.unchanging():
             tables = task.grounding(part)
@@ -361,7 +359,7 @@ class TraceBlocks:
         return values, errors, counts
 
     def errors(self, labels: Labels, tables: Tables, epoch: float) -> tuple[Tensor, list[int]]:
-        """By predicate, the sum of the errors of its labelled facts, and how many there are."""
+        """Return by predicate the sum of the errors of its labelled facts, and their number."""
         each = fact_errors(self.task.objective, labels, tables, epoch, self.flips())
         zero = torch.zeros((), dtype=torch.float64, device=tables.lengths.device)
         sums = [each[n].double().sum() if n in each else zero for n in labels.index]
@@ -382,7 +380,7 @@ class TraceBlocks:
         *,
         axioms: bool = True,
     ) -> tuple[Tensor, Tensor, list[int]]:
-        """Of all blocks: values with axes (axiom, trace), errors and numbers of facts by predicate.
+        """Return for all blocks: values (axiom, trace), errors and counts of facts by predicate.
 
         Numbers of facts are summed as floats, exactly.
         """
@@ -430,9 +428,9 @@ class TraceBlocks:
 
         Args:
             cut: the blocks.
-            sums: what those of this process came to.
+            sums: the results of the blocks of this process.
             pulls: the slopes of the loss by values of axioms and by errors of facts, of all blocks.
-            direct: its slopes by weights that no block has part in.
+            direct: its slopes by weights that no block uses.
         """
         mine = cut.shares[self.ranks.number]
         slopes = SharedSlopes(self.learned, self.ranks, cut.shares)

@@ -60,7 +60,7 @@ class _Uses:
 def smaller(
     calls: Sequence[Call], outputs: Sequence[Tensor], memory: Memory, written: set[int]
 ) -> list[Call]:
-    """Compute what is the same along a dimension once, and leave out what changes nothing.
+    """Compute values that are equal along a dimension once, and leave out idle operations.
 
     Args:
         calls: the operations.
@@ -157,7 +157,7 @@ def fused(
 
 
 def _joined(call: Call, tensor: Tensor, inner: Call) -> Call | None:
-    """Return one operation for two, the inner of which makes a tensor; None if there is none."""
+    """Return one operation for two, if the inner one makes a tensor; None if there is none."""
     rest = [told for told in call.args if told is not tensor]
     operands = [*tensors_in(rest), *inner.inputs]
     kinds = {(t.dtype, t.is_cpu) for t in (*operands, *call.results)}

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fotltn.errors import DataError
+from fotltn.errors import DataError, FotError
 from fotltn.grounding.labels import Labels
 from fotltn.learn.binding_blocks import BindingBlocks
 from fotltn.learn.blocks import TraceBlocks
@@ -458,6 +458,8 @@ class _Fit:
                 self.steps.restore(epoch)
                 self.rows = epoch["rows"].tolist()
                 self.seen = [epoch["seen"].to(device)] if "seen" in epoch else []
+        except FotError:
+            raise
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
             raise DataError(f"the checkpoint in '{folder}' does not fit: {error}") from None
         return warnings

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fotltn.errors import DataError, Diagnostic
+from fotltn.errors import DataError
 from fotltn.grounding.labels import Labels
 from fotltn.learn.ranks import Ranks
 from fotltn.learn.task import Task
@@ -96,11 +96,8 @@ def refuse_other_task(theirs: Mapping[str, Any], ours: Mapping[str, Any], folder
     """
     if differing := differences(theirs, ours):
         raise DataError(
-            Diagnostic(
-                f"the checkpoints in '{folder}' belong to another task or other settings; "
-                "remove them to start over",
-                hint=f"to resume, restore {differing}",
-            )
+            f"the checkpoints in '{folder}' belong to another task or other settings",
+            hint=f"to resume, restore {differing}; to start over, use --fresh or remove them",
         )
 
 

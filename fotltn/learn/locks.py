@@ -21,7 +21,7 @@ from datetime import datetime
 from importlib import import_module
 from pathlib import Path
 
-from fotltn.errors import DataError, Diagnostic
+from fotltn.errors import DataError
 from fotltn.files import flag
 from fotltn.strict_json import read_json
 
@@ -71,11 +71,9 @@ def _waited_for(path: Path, folder: Path, *, exclusive: bool) -> int:
         waited = time.monotonic() - began
         if waited >= PATIENCE:
             raise DataError(
-                Diagnostic(
-                    f"'{folder}' is locked by another process, which did not release it within "
-                    f"{PATIENCE:g} seconds",
-                    hint="try again when that process has finished, or end it",
-                )
+                f"'{folder}' is locked by another process, which did not release it within "
+                f"{PATIENCE:g} seconds",
+                hint="try again when that process has finished, or end it",
             )
         if waited >= NOTICE and not told:
             told = True
@@ -106,10 +104,8 @@ def reserved(folder: Path, work: str) -> Iterator[None]:
         raise DataError(f"cannot write {folder}: {error.strerror or error}") from None
     if handle is None:
         raise DataError(
-            Diagnostic(
-                f"'{folder}' is in use by another {work}: {_keeper(path)}",
-                hint="wait until it has finished, or use another folder for this one",
-            )
+            f"'{folder}' is in use by another {work}: {_keeper(path)}",
+            hint="wait until it has finished, or use another folder for this one",
         )
     try:
         _sign(handle)

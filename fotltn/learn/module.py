@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from fotltn.data import checked_theory
-from fotltn.errors import DataError, Diagnostic, name_hint
+from fotltn.errors import DataError, name_hint
 from fotltn.evaluation import over_traces
 from fotltn.kernels.tracing import is_transformed
 from fotltn.learn.objective import AxiomsBy, Objective
@@ -164,7 +164,7 @@ class AxiomLoss(nn.Module):
         """
         if isinstance(values, Tables):
             hint = "pass tables that do not change with the theory: fotltn.AxiomLoss(theory, data)"
-            raise DataError(Diagnostic("expected degrees by name, not Tables", hint=hint))
+            raise DataError("expected degrees by name, not Tables", hint=hint)
         tables = {**values, **named} if values else named
         if torch.compiler.is_dynamo_compiling():
             plain: Callable[..., AxiomValues] = torch.compiler.disable(self._values)

@@ -1,4 +1,4 @@
-"""The processes that train together: their numbers, and what they tell each other."""
+"""The processes that train together: their numbers, and all communication among them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from fotltn.errors import DataError, Diagnostic, FotError, InterruptedTrainingError
+from fotltn.errors import DataError, FotError, InterruptedTrainingError
 from fotltn.files import MEETING
 from fotltn.sharing import Sharing, ranges, shared_by
 
@@ -24,9 +24,9 @@ class Ranks:
     """This process among those that train together.
 
     Args:
-        number: of this one, from 0.
-        count: of all.
-        resumes: whether what they do goes on from a checkpoint, if one of them ends.
+        number: the number of this process, from 0.
+        count: the number of all processes.
+        resumes: whether their work can continue from a checkpoint if one of them ends.
     """
 
     number: int = 0
@@ -35,15 +35,15 @@ class Ranks:
 
     @property
     def first(self) -> bool:
-        """Whether this is the one that reads and writes files."""
+        """Whether this process is the one that reads and writes files."""
         return self.number == 0
 
     def shares(self, total: int) -> list[range]:
-        """Of so many things in a row, those of each process; sizes differ by one at most."""
+        """Return the range of items of each process; sizes differ by one at most."""
         return ranges(total, self.count)
 
     def gathered(self, numbers: Tensor, lengths: Sequence[int]) -> list[Tensor]:
-        """The numbers of each process, of which all know how many there are."""
+        """Return the numbers of each process; all processes know how many there are."""
         if self.count == 1:
             return [numbers]
         most, place, there = max(lengths), numbers.device, self._transport()
@@ -57,11 +57,11 @@ class Ranks:
     def exchanged(
         self, numbers: Sequence[Tensor], lengths: Sequence[Sequence[int]]
     ) -> list[Tensor]:
-        """What each process has for this one.
+        """Return the numbers that each process sends to this one.
 
         Args:
-            numbers: what this process has for each.
-            lengths: how many numbers each process has, for each.
+            numbers: the numbers that this process sends to each.
+            lengths: how many numbers each process sends to each.
         """
         received: list[Tensor] = []
         place, there = numbers[0].device, self._transport()
@@ -80,7 +80,7 @@ class Ranks:
         return received
 
     def objects(self, value: T) -> list[T]:
-        """A value of each process."""
+        """Return the value of each process."""
         if self.count == 1:
             return [value]
         every: list[Any] = [None] * self.count
@@ -89,7 +89,7 @@ class Ranks:
         return every
 
     def of_first(self, make: Callable[[], T]) -> T:
-        """What the first process makes; its error is an error of all."""
+        """Return what the first process makes; its error is an error of all."""
         if self.count == 1:
             return make()
         told: list[Any] = [None, None]
@@ -106,25 +106,23 @@ class Ranks:
         return made
 
     def _transport(self) -> torch.device:
-        """Where numbers must be to be sent."""
+        """Return the device from which numbers can be sent."""
         if dist.get_backend() == "nccl":
             return torch.device("cuda", torch.cuda.current_device())
         return torch.device("cpu")
 
     @contextmanager
     def _together(self) -> Iterator[None]:
-        """Take part in what all processes do; one that has ended ends the others."""
+        """Take part in an operation of all processes; if one has ended, end with an error."""
         try:
             yield
         except RuntimeError:
             if not self.resumes:
                 hint = "start the command again"
-                raise DataError(Diagnostic("another process has ended", hint=hint)) from None
+                raise DataError("another process has ended", hint=hint) from None
             raise InterruptedTrainingError(
-                Diagnostic(
-                    "another process of this training has ended",
-                    hint="run the same command to continue from the last checkpoint",
-                )
+                "another process of this training has ended",
+                hint="run the same command to continue from the last checkpoint",
             ) from None
 
 
@@ -133,14 +131,14 @@ ALONE = Ranks()
 
 
 def joined_ranks() -> Ranks:
-    """This process in the group that PyTorch knows of; alone, if there is none."""
+    """Return this process in the group of PyTorch; without a group, a single process."""
     if not (dist.is_available() and dist.is_initialized()):
         return ALONE
     return Ranks(dist.get_rank(), dist.get_world_size())
 
 
 def is_invited() -> bool:
-    """Whether this process was started as one of several, as torchrun starts them."""
+    """Return whether this process was started as one of several, for example by torchrun."""
     return {"RANK", "WORLD_SIZE"} <= os.environ.keys()
 
 
@@ -149,13 +147,13 @@ def meeting(device: str) -> Iterator[tuple[Ranks, str]]:
     """Join the processes that were started with this one, if any, until the end.
 
     Args:
-        device: on which all compute; of several GPUs, each process of a machine takes one.
+        device: the device; of several GPUs, each process of a machine takes one.
 
     Yields:
         This process, and the device that it computes on.
 
     Raises:
-        DataError: what the environment says of the processes makes no sense.
+        DataError: the environment describes the processes wrongly.
     """
     if not is_invited():
         yield ALONE, device

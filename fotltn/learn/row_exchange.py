@@ -1,4 +1,4 @@
-"""Tables from the rows that each process has: every process is told the rows of all others."""
+"""Join tables from the rows of all processes: every process gets the rows of all others."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class _Kind:
     """What all rows of a table have in common.
 
     Args:
-        shape: of a row, (trace, *other arguments, time).
-        dtype: of its numbers.
-        learned: whether there is a way back from them.
+        shape: the shape of a row, (trace, *other arguments, time).
+        dtype: the type of its numbers.
+        learned: whether rows have gradients.
     """
 
     shape: tuple[int, ...]
@@ -34,14 +34,14 @@ class _Kind:
 
 
 class RowExchange:
-    """Tells rows to all processes.
+    """Sends rows to all processes.
 
-    A process may have no row of a table. So when a table is first met, processes tell each other
-    what its rows are like.
+    A process may have no row of a table. So when a table first occurs, processes exchange the
+    shape and type of its rows.
 
     Args:
         ranks: this process among others.
-        blocks: how many blocks there are.
+        blocks: the number of blocks.
     """
 
     def __init__(self, ranks: Ranks, blocks: int) -> None:
@@ -70,7 +70,7 @@ class RowExchange:
         return {n: (torch.cat(rows[n], 1).contiguous(), k.learned) for n, k in kinds.items()}
 
     def _all_kinds(self, names: Sequence[str], mine: Mapping[int, BlockRows]) -> dict[str, _Kind]:
-        """Return what is known of tables; without gradients, none is learned."""
+        """Return the kinds of tables; without gradients, none is learned."""
         graded = torch.is_grad_enabled()
         if any((name, graded) not in self._kinds for name in names):
             here = {n: _Kind.of(rows) for some in mine.values() for n, rows in some.items()}
@@ -86,7 +86,7 @@ class RowExchange:
         mine: Mapping[str, Sequence[Tensor]],
         device: torch.device,
     ) -> dict[str, list[Tensor]]:
-        """Return the rows of all processes, in order, from those of this one."""
+        """Return the rows of all processes, in order, given the rows of this one."""
         dtypes = {kind.dtype for kind in kinds.values()}
         dtype = dtypes.pop() if len(dtypes) == 1 else torch.float64
         nothing = torch.zeros(0, dtype=dtype, device=device)

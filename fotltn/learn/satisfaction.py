@@ -27,9 +27,9 @@ class Axioms:
 
     Args:
         theory: the axioms.
-        semantics: what they mean.
+        semantics: their semantics.
         p: exponents by axiom that follow the epochs; others have that of the semantics. While one
-            changes, its axioms are planned anew in every epoch.
+            changes, its axioms are planned again in every epoch.
         budget: the memory that intermediate results may take.
         fused: compile plans with PyTorch's compiler.
 
@@ -47,7 +47,7 @@ class Axioms:
     _blocked: tuple[Tables | None, dict[tuple[object, ...], BlockedFormulas]] = (None, {})
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be evaluated before it is."""
+        """Refuse wrong settings before the first evaluation."""
         if self.semantics.boolean:
             raise SemanticsError("two-valued truth has no slope to learn from")
         for name in self.p:
@@ -100,12 +100,12 @@ class Axioms:
         return torch.stack([rows[name] for name in self.names])
 
     def blocked(self, blocks: int, fixed: Tables, epoch: float) -> list[BlockedFormulas]:
-        """The axioms in blocks of bindings; those of one exponent together.
+        """Return the axioms in blocks of bindings; axioms with one exponent go together.
 
         Args:
-            blocks: how many there are.
-            fixed: the tables that stay.
-            epoch: of the schedules.
+            blocks: the number of blocks.
+            fixed: the tables that stay the same.
+            epoch: the epoch of the schedules.
         """
         groups = self._groups(epoch)
         before = self._blocked[1] if self._blocked[0] is fixed else {}

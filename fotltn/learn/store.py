@@ -27,7 +27,7 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from fotltn.errors import DataError, Diagnostic, listing, shown
+from fotltn.errors import DataError, listing, shown
 from fotltn.files import read_file
 from fotltn.learn import folders
 from fotltn.learn.locks import locked
@@ -149,10 +149,8 @@ def check_replaceable(target: Path, kind: str) -> None:
         return
     if MANIFEST not in names:
         raise DataError(
-            Diagnostic(
-                f"cannot write {target}: the folder has other files ({listing(sorted(names), 3)})",
-                hint="choose a new folder, or an empty one",
-            )
+            f"cannot write {target}: the folder has other files ({listing(sorted(names), 3)})",
+            hint="choose a new folder, or an empty one",
         )
     try:
         there, files = _manifest(target)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 
-from fotltn.errors import CheckError, Diagnostic
+from fotltn.errors import CheckError
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedFormula, check_formula
 from fotltn.logic.parts import symbols
@@ -30,7 +30,7 @@ def _checked(name: str, definition: Defined, signature: Signature) -> CheckedFor
 
     def wrong(what: str) -> CheckError:
         hint = definition.formula
-        return CheckError(Diagnostic(f"the definition of {head} {what}", hint=hint))
+        return CheckError(f"the definition of {head} {what}", hint=hint)
 
     if len(decl.sorts) != len(variables):
         count = len(decl.sorts)
@@ -74,9 +74,7 @@ def _ordered(checked: dict[str, CheckedFormula]) -> dict[str, CheckedFormula]:
     except CycleError as error:
         ring = " -> ".join(reversed(error.args[1]))
         raise CheckError(
-            Diagnostic(
-                f"definitions depend on themselves: {ring}",
-                hint="a definition may only use definitions that do not use it",
-            )
+            f"definitions depend on themselves: {ring}",
+            hint="a definition may only use definitions that do not use it",
         ) from None
     return {name: checked[name] for name in order}

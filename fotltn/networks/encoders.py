@@ -101,7 +101,7 @@ class Embeddings(nn.Module):
         self.register_buffer("kernel", kernel, persistent=False)
 
     def laid(self) -> SeenData:
-        """Return the current data, of which embeddings have none."""
+        """Return the current data; embeddings have none."""
         return SeenData()
 
     def put_over(self, seen: SeenData) -> None:
@@ -363,7 +363,7 @@ class Joined(nn.Module):
         self.width: int = sum(part.width for part in parts)
 
     def laid(self) -> SeenData:
-        """Return the current data of the parts, of which at most one has features."""
+        """Return the current data of the parts; at most one part has features."""
         every = [part.laid() for part in self._inputs()]
         return next((seen for seen in every if seen.values is not None), SeenData())
 

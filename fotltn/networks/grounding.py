@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-import torch
 from torch import Tensor, nn
 
 from fotltn.errors import DataError, SemanticsError, listing, name_hint
@@ -17,7 +16,6 @@ from fotltn.logic.signature import Signature
 from fotltn.networks.definitions import definitions
 from fotltn.networks.encoders import SeenData
 from fotltn.networks.parts import DataPart
-from fotltn.networks.parts import part as part_of
 from fotltn.networks.predicates import (
     DataRule,
     Defined,
@@ -31,10 +29,8 @@ from fotltn.networks.predicates import (
 )
 from fotltn.networks.sequences import Encoded, Inputs
 from fotltn.networks.table_shapes import about, check_degrees, check_shape, fits
-from fotltn.semantics.by_trace import joined, joined_tables
 from fotltn.semantics.config import STABLE_PRODUCT, Semantics
 from fotltn.semantics.tables import Decisions, Tables, arranged, present_mask
-from fotltn.sharing import by_blocks
 from fotltn.syntax.theory import FunctionDecl, PredicateDecl
 
 #: The names that PyTorch itself uses for attributes of modules.
@@ -256,34 +252,6 @@ class Grounding(nn.Module):
                     check_shape(table, self.fixed, decl)
                     tables[name] = table if part is None else part.pick(table, decl.sorts)
         return tables
-
-    def everywhere(self) -> Tables:
-        """Compute the tables of all data; processes that share work compute some traces each."""
-        known, here = self.fixed, self.fixed.lengths.device
-
-        def of_traces(traces: range) -> Tables:
-            numbers = torch.arange(traces.start, traces.stop, device=here)
-            tables: Tables = self(part_of(known, self.signature, traces=numbers, again=False))
-            predicates = {n: t for n, t in tables.predicates.items() if n not in known.predicates}
-            functions = {n: t for n, t in tables.functions.items() if n not in known.functions}
-            learned = Tables(known.sizes, tables.lengths, known.horizon, predicates, functions)
-            return learned.to(torch.device("cpu"))
-
-        blocks = by_blocks("tables", known.batch, of_traces)
-        if blocks is None:
-            tables: Tables = self()
-            return tables
-        first, total = blocks[0], known.batch
-        predicates = {
-            n: joined_tables([b.predicates[n] for b in blocks], total) for n in first.predicates
-        }
-        functions = {n: joined([b.functions[n] for b in blocks], total) for n in first.functions}
-        learned = replace(known, predicates=predicates, functions=functions).to(here)
-        return replace(
-            known,
-            predicates={**learned.predicates, **known.predicates},
-            functions={**known.functions, **learned.functions},
-        )
 
     def decisions(self, thresholds: Mapping[str, float] | None = None) -> Decisions:
         """Return how degrees become true or false: definitions follow from the other predicates."""

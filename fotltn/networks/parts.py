@@ -1,8 +1,8 @@
 """Parts of the data, by traces or by entities of a sort, for training in steps.
 
 A mean error is the root of a mean. Over a random part, the mean is unbiased for an axiom of ∀ and
-G, with one exponent, around a body that does not quantify over what is drawn. Its root is slightly
-biased, and other axioms may be biased as well. `bias` says which ones, and why.
+G, with one exponent, around a body that does not quantify over the drawn entities. Its root is
+slightly biased, and other axioms may be biased as well. `bias` says which ones, and why.
 """
 
 from __future__ import annotations

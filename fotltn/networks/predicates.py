@@ -71,7 +71,7 @@ class PresentCells:
         return values.new_zeros(self.shape).index_put(self.index, values)
 
     def of_rows(self, rows: range) -> PresentCells:
-        """Return the cells of which the first argument is one of some entities, as a table."""
+        """Return the cells whose first argument is one of some entities, as a table."""
         entity = self.index[1]
         inside = (entity >= rows.start) & (entity < rows.stop)
         trace, entity, *others = (row[inside] for row in self.index)
@@ -168,7 +168,7 @@ class NetworkCall(NamedTuple):
     """A network that computes tables of predicates, or of a function.
 
     Args:
-        names: what it computes.
+        names: the predicates that it computes.
         decl: the declaration of the first of these.
         module: computes their tables from the inputs about each argument, at some cells.
         over_time: it sees all cells at once.
@@ -183,7 +183,7 @@ class NetworkCall(NamedTuple):
 
 
 class Softmax(nn.Module):
-    """Predicates of which exactly one holds, or at most one with `other`: one network.
+    """Predicates of one network: exactly one of them holds or, with `other`, at most one.
 
     Args:
         names: the names of the predicates.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from fotltn.decisions import rounded
-from fotltn.errors import DataError, Diagnostic, FotError, MissingModuleError, Severity, renamed
+from fotltn.errors import DataError, FotError, MissingModuleError, renamed, warning
 from fotltn.evaluation import Time
 from fotltn.grounding.facts import Facts
 from fotltn.grounding.frames import Source
@@ -21,6 +21,7 @@ from fotltn.learn.store import below, read_folder, write_folder
 from fotltn.logic.check import CheckedTheory
 from fotltn.networks.grounding import Grounding
 from fotltn.networks.parts import bias
+from fotltn.networks.rows import everywhere
 from fotltn.posterior.posterior import Posterior
 from fotltn.posterior.run import SamplingProgress
 from fotltn.project import sampled
@@ -133,7 +134,7 @@ class Model:
         if self._tables is None:
             self.grounding.eval()
             with torch.no_grad():
-                self._tables = self.grounding.everywhere()
+                self._tables = everywhere(self.grounding)
         how = self._tables.decisions
         if how is None or how.thresholds != self.thresholds:
             decisions = self.grounding.decisions(dict(self.thresholds))
@@ -145,7 +146,7 @@ class Model:
         from fotltn.analysis.view import View
 
         texts = () if self.posterior is None else self.posterior.warnings
-        odd = (Diagnostic(text, severity=Severity.WARNING) for text in texts)
+        odd = map(warning, texts)
         return View(
             self.tables if tables is None else tables, self.semantics, end=self.config.end,
             theory=self.theory, learned=self.grounding.open, warnings=(*self.facts.warnings, *odd),

@@ -163,6 +163,12 @@ class Semantics:
         return self.exists, self.forall, self.eventually, self.always
 
 
+def only_p(semantics: Semantics) -> float | None:
+    """Return the exponent of all means; None if they have several, or truth has no degrees."""
+    exponents = {a.p for a in semantics.aggregations if isinstance(a, PMean)}
+    return exponents.pop() if len(exponents) == 1 and not semantics.boolean else None
+
+
 def _has_log_form(s: Semantics) -> bool:
     return (
         s.negation is Negation.STANDARD

@@ -112,11 +112,14 @@ def _value(
 
 
 def looked_up(table: Tensor, args: tuple[c.Term, ...], below: list[Value], tables: Tables) -> Value:
-    """Look terms up in a table; for variables over all entities, return the table itself."""
+    """Look terms up in a table; for different variables, return its visible part."""
     axes = tuple(a.axis for a in args if isinstance(a, c.Variable) and a.column is None)
-    if len(axes) == len(args) == len(set(axes)) and not any(a in tables.cuts for a in axes):
-        return Value(axes, table)
-    return gather(table, below)
+    if not len(axes) == len(args) == len(set(axes)):
+        return gather(table, below)
+    for place, axis in enumerate(axes, 1):
+        start, stop = tables.cuts.get(axis, (0, table.shape[place]))
+        table = table.narrow(place, start, stop - start)
+    return Value(axes, table)
 
 
 def true(name: str, degrees: Tensor, threshold: float | None) -> Tensor:

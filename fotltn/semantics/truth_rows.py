@@ -52,6 +52,11 @@ class TruthRows:
         first = self.base[0]
         return not self.negated and not first.axes and not bool(first.tensor.any())
 
+    @property
+    def empty(self) -> bool:
+        """Whether nothing can be true."""
+        return not len(self.keys) and self.never
+
 
 class Truths:
     """Operations on truth over the same tables, within a memory budget."""

@@ -75,7 +75,7 @@ def test_the_mean_of_an_antecedent_is_that_of_blocks(monkeypatch):
             continue
         total, number = audit._antecedents(cells)
         with monkeypatch.context() as without:
-            without.setattr(audit, "cell_rows", lambda _: None)
+            without.setattr(audit, "cell_rows", lambda *_, **_part: None)
             again = audit._antecedents(cells)
             assert again == pytest.approx((total, number), abs=1e-9)
 

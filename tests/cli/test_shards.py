@@ -3,6 +3,7 @@
 import hashlib
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from fotltn.cli import shards
 from fotltn.cli.shards import without_option
 from tests.patience import PATIENCE
 
@@ -108,6 +110,17 @@ on_linux = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="need
 def test_the_option_is_left_out_for_the_processes_that_it_starts():
     assert without_option(["train", "p", "--shards=3", "--json"]) == ["train", "p", "--json"]
     assert without_option(["train", "--shards", "3", "p"]) == ["train", "p"]
+
+
+def test_a_process_that_fails_ends_the_wait_for_those_before_it(monkeypatch):
+    monkeypatch.setattr(shards, "_GRACE", 0.1)
+    lines = (f"import time; time.sleep({2 * PATIENCE})", "raise SystemExit(3)")
+    processes = [subprocess.Popen([sys.executable, "-c", line]) for line in lines]
+    try:
+        shards._wait(processes)
+        assert [process.returncode for process in processes] == [None, 3]
+    finally:
+        shards._end(processes)
 
 
 @pytest.mark.slow
@@ -273,6 +286,21 @@ COMMANDS = {
     "rules of degrees": ("rules", "p/model", "--semantics", "godel"),
     "predict": ("predict", "p"),
     "eval": ("eval", "p/theory.fot", "--facts", "facts.csv", "--at", "all", "--json"),
+    "score of one trace": ("score", "o", "--json"),
+    "audit of one trace": ("audit", "o/model", "--json"),
+    "rules of one trace": ("rules", "o", "--json"),
+    "degrees of one trace": ("rules", "o/model", "--semantics", "godel"),
+    "predict of one trace": ("predict", "o"),
+    "eval of one trace": ("eval", "p/theory.fot", "--facts", "one.csv", "--json"),
+    "truth of one trace": (
+        "eval",
+        "p/theory.fot",
+        "--facts",
+        "one.csv",
+        "--semantics",
+        "crisp",
+        "--json",
+    ),
     "score of blocks": ("score", "d", "--json"),
     "rules of blocks": ("rules", "d", "--json"),
     "predict of blocks": ("predict", "d"),
@@ -284,7 +312,8 @@ COMMANDS = {
 def trained(tmp_path_factory):
     """A folder with a project that is trained."""
     folder = tmp_path_factory.mktemp("trained")
-    assert run("fotltn", "train", project(folder / "p"))[0] == 0
+    for name, runs in (("p", 5), ("o", 1)):
+        assert run("fotltn", "train", project(folder / name, runs=runs))[0] == 0
     on_disk = project(folder / "d")
     toml = (on_disk / "project.toml").read_text("utf-8").replace("embedding = 2", "embedding = 0")
     toml = toml.replace("[data]\n", '[data]\nprepared = "blocks"\n')
@@ -297,7 +326,14 @@ def trained(tmp_path_factory):
         for name in ("Alarm", "Failed") if (ord(trace) + hour + len(pump) + len(name)) % 3
     ]  # fmt: skip
     (folder / "facts.csv").write_text("\n".join(["predicate,arg1,time,trace", *rows]), "utf-8")
+    rows = [row for row in rows if row.endswith(",a")]
+    (folder / "one.csv").write_text("\n".join(["predicate,arg1,time,trace", *rows]), "utf-8")
     return folder
+
+
+def _rounded(text: str) -> str:
+    """Text, with numbers rounded to 12 digits."""
+    return re.sub(r"\d+\.\d{12,}", lambda found: f"{float(found[0]):.12g}", text)
 
 
 @pytest.mark.slow
@@ -307,8 +343,9 @@ def test_commands_say_the_same_whatever_the_number_of_shards(trained, monkeypatc
     monkeypatch.chdir(trained)
     plain = run("fotltn", *COMMANDS[name])
     assert plain[0] == 0
-    for count in (2, 7):
-        assert run("fotltn", *COMMANDS[name], "--shards", count)[:2] == plain[:2]
+    shared = [run("fotltn", *COMMANDS[name], "--shards", count)[:2] for count in (1, 2, 7)]
+    assert shared[0] == shared[1] == shared[2]
+    assert _rounded(shared[0][1]) == _rounded(plain[1])
 
 
 @pytest.mark.slow

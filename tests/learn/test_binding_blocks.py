@@ -9,7 +9,7 @@ import torch
 
 from fotltn import DataError
 from fotltn.grounding.labels import Labels
-from fotltn.learn.binding_blocks import BindingBlocks, shares_bindings
+from fotltn.learn.binding_blocks import BindingBlocks
 from fotltn.learn.fit import fit
 from fotltn.learn.objective import FACTS_ONLY, PAPER, RECIPE, Objective
 from fotltn.learn.ranks import ALONE, Ranks
@@ -20,6 +20,7 @@ from fotltn.logic.check import check
 from fotltn.networks.encoders import Embeddings, FeatureInputs, Joined
 from fotltn.networks.grounding import Grounding
 from fotltn.networks.predicates import Defined, Logits, Network, Predicate, Softmax, mlp
+from fotltn.networks.rows import shares_bindings
 from fotltn.networks.sequences import Encoded
 from fotltn.semantics.config import GODEL, LOG_PRODUCT, LUKASIEWICZ, PRODUCT, STABLE_PRODUCT
 from fotltn.semantics.sparse import sparse_table

@@ -57,10 +57,10 @@ class Circuit:
 
     Attributes:
         gates: by number; the first two are false and true.
-        facts: what may be flipped.
+        facts: the facts that may be flipped.
         truths: their truth.
-        price: what one more flip of each costs where as many flips would do: little for degrees
-            near the threshold, more for static facts, which all times share.
+        price: the price of each flip, which decides between repairs of the same size: little for
+            degrees near the threshold, more for static facts, which all times share.
         root: the gate of the body.
     """
 
@@ -72,7 +72,7 @@ class Circuit:
         Args:
             site: the cell.
             fixed: predicates whose facts cannot be flipped.
-            held: further facts that cannot be.
+            held: further facts that cannot be flipped.
 
         Raises:
             LimitError: it would have too many gates.
@@ -116,7 +116,7 @@ class Circuit:
         return self._made[goal]
 
     def _join(self, every: bool, inputs: list[int]) -> int:
-        """A gate of inputs, without those that say nothing."""
+        """Return a gate of inputs, without inputs that change nothing."""
         ends, plain = (FALSE, TRUE) if every else (TRUE, FALSE)
         telling = tuple(dict.fromkeys(i for i in inputs if i != plain))
         if ends in telling:
@@ -132,9 +132,9 @@ class Circuit:
         return number
 
     def _read(self, goal: _Goal, every: Collection[c.Axis] = ()) -> list[int]:
-        """The gates of a leaf, one for each place on some axes; on others, it is at the goal.
+        """Return the gates of a leaf for all places on some axes; the goal gives the other places.
 
-        Each is a fact, or what it is where it cannot be flipped.
+        Each is a fact or, if the fact cannot be flipped, its truth.
         """
         node, sign = goal.node, goal.sign
         at = zip(self._axes[node], goal.inner, strict=True)
@@ -194,7 +194,7 @@ class Circuit:
                 assert_never(node)
 
     def _quantified(self, goal: _Goal, node: c.Quantifier, at: dict[c.Axis, int]) -> int | _Wanted:
-        """A goal for each binding; one with a guard is a conjunction or implication of its own."""
+        """Return a goal for each binding; a guard makes it a conjunction or an implication."""
         body, every = node.body, node.universal == goal.sign
         if node.guard is None and body in self._leaves and all(map(self._size, node.axes)):
             inner = tuple(at.get(a, 0) for a in self._axes[body])
@@ -214,7 +214,7 @@ class Circuit:
         return self._site.cells.tables.size(axis)
 
     def _unfolded(self, node: c.Until) -> c.Formula:
-        """`right | left & X later`; before the window begins, `left & X later` alone.
+        """Unfold until: `right | left & X later`; before the window begins, only `left & X later`.
 
         Release is the dual, `right & (left | WX later)`. After the window an until is false.
         """
@@ -237,14 +237,14 @@ def _facts(leaf: BodyLeaf, site: Site) -> tuple[Array, Array, Array]:
     value, truth, places = site.leaves[leaf]
     static = leaf.predicate is None or site.cells.tables.table(leaf.predicate).shape[-1] == 1
     limit = None if leaf.predicate is None else site.cells.threshold_of(leaf.predicate)
-    # What follows from others is as near to the other truth as its degree is to 0.5.
+    # A derived fact has no threshold; its price is the distance of its degree from 0.5.
     prices = (value - (0.5 if limit is None else limit)).abs() + static
     places = truth if places is None else places
     return truth.cpu().numpy(), places.cpu().numpy(), prices.cpu().numpy()
 
 
 def _at(leaf: Array, index: Sequence[int | slice]) -> list[Any]:
-    """What a leaf is at some places, one after another; a dimension of size 1 is for all."""
+    """Return the values of a leaf at some places; a dimension of size 1 is for all places."""
     one = (
         0 if size == 1 and isinstance(i, int) else i
         for i, size in zip(index, leaf.shape, strict=True)

@@ -14,7 +14,7 @@ from fotltn.analysis.explain.repairs import Repair, repair
 from fotltn.analysis.explain.site import FactPlace, Site
 from fotltn.analysis.explain.tree import ValueNode, explain
 from fotltn.analysis.record import Record
-from fotltn.format import NONE, degree, signed
+from fotltn.format import NONE, cell_words, degree, signed
 from fotltn.syntax.notebook import strip, table, text
 
 
@@ -71,8 +71,7 @@ class Explanation(Record):
     @property
     def place(self) -> str:
         """Return the cell in words."""
-        names = [f"{variable} = {name}" for variable, name in self.binding.items()]
-        return ", ".join([*names, f"time {self.cell.time}"])
+        return cell_words(self.binding, self.cell.time)
 
     def _repr_html_(self) -> str:
         heads = ["fact", "time", "value", "gradient", "then"]

@@ -1,8 +1,8 @@
-"""A body with its atoms replaced by small tables, so that one cell of it can be evaluated alone.
+"""A body with its atoms replaced by small tables, to evaluate one cell.
 
 At one cell the outer variables are fixed. An atom is then a table over the variables that are bound
 inside the body, and time. The body with such tables in place of its atoms is a formula like any
-other: the engine evaluates it, with all of its parts, on what that cell needs and no more.
+other: the engine evaluates it, with all of its parts, only on the data that the cell needs.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class BodyLeaf:
 
     Args:
         node: the formula.
-        name: of the table that takes its place.
-        guard: of the table that takes its place in guards, where truth is two-valued.
+        name: the name of the table that takes its place.
+        guard: the name of the table that takes its place in guards, where truth is two-valued.
         axes: the axes of both, which are bound inside the body.
     """
 
@@ -47,11 +47,11 @@ class Pattern:
     """A body over small tables.
 
     Args:
-        body: as it is.
-        leaves: what becomes tables.
-        parts: every part of the body outside guards, as it is over tables.
-        guards: the guard of each quantifier among them, likewise.
-        axes: the axes bound inside the body, as they are there.
+        body: the body.
+        leaves: the leaves that become tables.
+        parts: for every part of the body outside guards, the formula over tables.
+        guards: for every quantifier among these, its guard over tables.
+        axes: for every axis bound inside the body, the axis of the tables.
     """
 
     body: c.Formula

@@ -15,15 +15,15 @@ from fotltn.analysis.explain.circuit import Circuit
 
 _NONE: frozenset[int] = frozenset()
 
-#: How much the price of a flip counts beside their number.
+#: The weight of prices against the number of flips.
 _LITTLE = 1e-9
 
-#: Up to so many facts it is worth to know which of them are under each gate.
+#: The most facts for which the facts under each gate are computed.
 _BITS = 4096
 
 
 class SmallestRepair(NamedTuple):
-    """The facts to flip; None if there are none, or (not `exact`) none were found."""
+    """The facts to flip; None if there is no repair or, if not `exact`, none was found."""
 
     flips: frozenset[int] | None
     exact: bool
@@ -34,8 +34,8 @@ class _State(NamedTuple):
     """The gates with some facts flipped.
 
     Args:
-        truth: of each gate.
-        least: how many more flips make each gate true at least.
+        truth: the truth of each gate.
+        least: the least number of flips that make each gate true.
         blame: for each false gate, a bound on how many facts make it false.
     """
 
@@ -81,7 +81,7 @@ class Search:
     # --- the state of the gates ---------------------------------------------------------------
 
     def _state(self, flips: frozenset[int], settled: frozenset[int]) -> _State:
-        """The gates with facts flipped; those flipped or settled do not change any more."""
+        """Return the gates with some facts flipped; flipped and settled facts stay as they are."""
         gates, truths = self.circuit.gates, self.circuit.truths
         size = len(gates)
         truth, least, blame = [False] * size, [math.inf] * size, [0.0] * size
@@ -105,7 +105,7 @@ class Search:
         return _State(truth, least, blame)
 
     def _all(self, inputs: tuple[int, ...], least: list[float]) -> float:
-        """A bound for all inputs: flips of those that share no fact add up."""
+        """Return a bound for a gate of all inputs: flips of inputs that share no fact add up."""
         if self.once:
             return sum(least[i] for i in inputs)
         if self.supports is None:
@@ -139,7 +139,7 @@ class Search:
     # --- a first repair -----------------------------------------------------------------------
 
     def _first(self) -> frozenset[int] | None:
-        """A repair by costs: of all inputs the sum, of any the least; then what that broke."""
+        """Return a repair: flip the cheapest facts, again and again, until the root is true."""
         flips = _NONE
         while True:
             state = self._state(flips, _NONE)
@@ -183,7 +183,7 @@ class Search:
     # --- all repairs of a size ----------------------------------------------------------------
 
     def _within(self, most: int) -> tuple[frozenset[int] | None, bool]:
-        """A repair with so many flips, and whether there may be larger ones."""
+        """Return a repair within a number of flips, and whether there may be larger ones."""
         root = self.circuit.root
         stack = [(_NONE, _NONE)]
         cut = False
@@ -208,7 +208,7 @@ class Search:
     def _blamed(
         self, state: _State, flips: frozenset[int], settled: frozenset[int]
     ) -> Iterable[int]:
-        """Facts that make the root false, of which every repair flips one."""
+        """Return facts that make the root false; every repair flips one of them."""
         gates = self.circuit.gates
         blamed: dict[int, None] = {}
         stack = [self.circuit.root]

@@ -33,7 +33,7 @@ class FactPlace(NamedTuple):
 
 
 class LeafTable(NamedTuple):
-    """What a leaf is at a cell, with axes (axes bound inside …, time).
+    """The values of a leaf at a cell, with axes (axes bound inside …, time).
 
     Args:
         value: degrees.
@@ -48,13 +48,12 @@ class LeafTable(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Site:
-    """A cell, and all that is needed to evaluate it alone.
+    """A cell with the data to evaluate it.
 
     Args:
-        cells: of the formula.
-        cell: where.
-        changed: degrees that facts of its trace have in place of those of the tables, by predicate
-            and place.
+        cells: the cells of the formula.
+        cell: the cell.
+        changed: changed degrees of facts of its trace, by predicate and place.
 
     Raises:
         DataError: there is no such cell.
@@ -118,9 +117,9 @@ class Site:
         """The tables that the pattern is evaluated on.
 
         Args:
-            tables: what its leaves are, with axes (axes bound inside …, time). With an axis of
+            tables: the values of its leaves, with axes (axes bound inside …, time). With an axis of
                 traces before them, the result is a batch of variants of the same cell.
-            guards: what they are in guards; without, what they are at the cell.
+            guards: the truth of leaves in guards; by default, their truth at the cell.
         """
         predicates: dict[str, Tensor] = {}
         for leaf, (value, truth, _) in self.leaves.items():

@@ -15,6 +15,7 @@ from fotltn.analysis.explain.pattern import clipped
 from fotltn.analysis.explain.site import FactPlace, Inner, Site
 from fotltn.analysis.explain.values import Values, values_at
 from fotltn.analysis.record import Record
+from fotltn.format import cell_words
 from fotltn.logic import core as c
 from fotltn.logic.span import TimeSpan, operands
 from fotltn.logic.text import is_iff, kind_of, text_of
@@ -85,9 +86,9 @@ class ValueNode(Record):
 
     @property
     def label(self) -> str:
-        """The part in words: what it is to the part above, its text with names, and its time."""
+        """The part in words: its role, its text with names, and its time."""
         role = self.role if self.role in ("if", "then", "witness", "before") else ""
-        names = ", ".join(f"{v} = {name}" for v, name in self.binding.items())
+        names = cell_words(self.binding)
         dated = self.ground is not None or self.role in ("point", "witness", "before")
         when = f"at {self.time}" if dated and self.time is not None else ""
         parts = (role, f"{names}:" if names else "", self.ground or self.text, when)
@@ -103,7 +104,7 @@ class ValueNode(Record):
         return f"{_LIST}{self._item()}</ul>"
 
     def _item(self) -> str:
-        """The node and what is below it as an item of a list."""
+        """Return the node and all nodes below it as an item of a list."""
         remark = f" <em>({text(self.remark)})</em>" if self.remark else ""
         below = "".join(child._item() for child in self.children)
         below = f"{_LIST}{below}</ul>" if below else ""
@@ -113,7 +114,7 @@ class ValueNode(Record):
 
 @dataclass(slots=True, eq=False)
 class _Draft:
-    """A part of the formula that is to become a node: where it is read, and what is below it."""
+    """A part of the formula that will become a node: where it is read, and the parts below it."""
 
     node: c.Formula
     inner: Inner
@@ -271,9 +272,9 @@ def _points(draft: _Draft, node: c.Aggregate, values: Values, width: int) -> lis
 def _telling(
     draft: _Draft, degrees: Tensor, truths: Tensor, universal: bool, width: int
 ) -> list[int]:
-    """The lowest of what must all be true, or the highest of what may be; the first of equals.
+    """Return the lowest parts if all must be true, else the highest; of equals, the first.
 
-    One that decides the truth in two-valued logic is among them. How many there are is noted.
+    A part that decides the truth in two-valued logic is among them. The total is noted.
     """
     chosen = _extreme(degrees, truths, universal, width)
     draft.count, draft.rest = len(degrees), len(degrees) - len(chosen)
