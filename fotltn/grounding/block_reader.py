@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import torch
 
-from fotltn.errors import DataError, Diagnostic, name_hint
+from fotltn.errors import DataError, name_hint
 from fotltn.grounding.cells import Floats, Ints
 from fotltn.grounding.collect import Rows
 from fotltn.grounding.dense import check_cells, present
@@ -89,19 +89,16 @@ class BlockReader:
         count = table.num_rows
         trace, time = np.zeros(count, np.int64), np.full(count, -1, np.int64)
         if not relation:
-            trace = counted_column(
-                checked_column(table, "trace", path), path, "trace", 0, len(self.ends)
-            )
+            trace = counted_column(table, "trace", path, end=len(self.ends))
         args = np.empty((count, len(sorts)), np.int64)
         for i, sort in enumerate(sorts):
-            column = checked_column(table, f"arg{i + 1}", path)
-            args[:, i] = counted_column(column, path, f"arg{i + 1}", 0, self.sizes[sort])
+            args[:, i] = counted_column(table, f"arg{i + 1}", path, end=self.sizes[sort])
         if not static:
             time = self._times(table, trace, path)
         value = np.ones(count)
         name = "truth" if truth else "value"
         if not relation and (name in table.column_names or not truth):
-            value = np.array(_numbers(checked_column(table, name, path), path, name), np.float64)
+            value = np.array(_numbers(table, name, path), np.float64)
             low, high = (0, 1) if truth else (0, math.inf if most is None else most - 1)
             bounded = truth or most is not None
             if bounded and count and not (low <= value.min() and value.max() <= high):
@@ -109,9 +106,7 @@ class BlockReader:
         return Rows(trace, args, time, value)
 
     def _times(self, table: pa.Table, trace: Ints, path: Path) -> Ints:
-        time = counted_column(
-            checked_column(table, "time", path), path, "time", 0, int(self.ends.max())
-        )
+        time = counted_column(table, "time", path, end=int(self.ends.max()))
         if self.ends.min() == self.ends.max():
             return time
         late = np.flatnonzero(time >= self.ends[trace])
@@ -128,14 +123,13 @@ class BlockReader:
         table = block_table(path)
         shape = (len(self.ends), self.sizes[sort], 1 if of.static else int(self.ends.max()))
         check_cells(f"the features of '{sort}' in a block", (*shape, len(of.names)))
-        trace = counted_column(checked_column(table, "trace", path), path, "trace", 0, shape[0])
-        entity = counted_column(checked_column(table, "entity", path), path, "entity", 0, shape[1])
+        trace = counted_column(table, "trace", path, end=shape[0])
+        entity = counted_column(table, "entity", path, end=shape[1])
         time = np.zeros_like(trace) if of.static else self._times(table, trace, path)
         cells = torch.from_numpy((trace * shape[1] + entity) * shape[2] + time)
         rows = torch.empty(len(cells), len(of.names), dtype=dtype)
         for number, name in enumerate(of.names):
-            column = _numbers(checked_column(table, name, path, nan=True), path, name, nan=True)
-            rows.numpy()[:, number] = column
+            rows.numpy()[:, number] = _numbers(table, name, path, nan=True)
         if torch.equal(cells, torch.arange(math.prod(shape))):  # the usual order of rows
             values = rows
         else:
@@ -175,8 +169,9 @@ def checked_column(table: pa.Table, name: str, path: Path, *, nan: bool = False)
     return column
 
 
-def counted_column(column: pa.ChunkedArray, path: Path, name: str, low: int, end: int) -> Ints:
-    """Return a column of whole numbers from `low` to below `end`."""
+def counted_column(table: pa.Table, name: str, path: Path, *, low: int = 0, end: int) -> Ints:
+    """Return a required column of whole numbers from `low` to below `end`."""
+    column = checked_column(table, name, path)
     if not pa.types.is_integer(column.type):
         raise wrong_file(path, f"the column '{name}' holds {column.type}, not whole numbers")
     numbers: Ints = column.to_numpy().astype(np.int64)
@@ -189,8 +184,9 @@ def counted_column(column: pa.ChunkedArray, path: Path, name: str, low: int, end
     return numbers
 
 
-def _numbers(column: pa.ChunkedArray, path: Path, name: str, *, nan: bool = False) -> Floats:
+def _numbers(table: pa.Table, name: str, path: Path, *, nan: bool = False) -> Floats:
     """Return a column of finite numbers; do not write to it, because Arrow may own it."""
+    column = checked_column(table, name, path, nan=nan)
     try:
         if not pa.types.is_float32(column.type):
             column = column.cast(pa.float64())
@@ -205,4 +201,4 @@ def _numbers(column: pa.ChunkedArray, path: Path, name: str, *, nan: bool = Fals
 
 def wrong_file(path: Path, what: str) -> DataError:
     """Return the error about a file, with a hint."""
-    return DataError(Diagnostic(f"cannot read {path}: {what}", hint=_AGAIN))
+    return DataError(f"cannot read {path}: {what}", hint=_AGAIN)

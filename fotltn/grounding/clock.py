@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fotltn.errors import DataError, Diagnostic
+from fotltn.errors import DataError
 from fotltn.grounding.cells import A_TIME, Bools, Floats, Ints, by_word, numbers
 from fotltn.grounding.collect import Collector
 from fotltn.grounding.read import TablePlace, as_text
@@ -289,7 +289,7 @@ def clock_of(
     if step is None:
         for name, value in (("origin", origin), ("timezone", timezone)):
             if value is not None:
-                raise DataError(Diagnostic(f"'{name}' is set, but there is no step", hint=SAY_STEP))
+                raise DataError(f"'{name}' is set, but there is no step", hint=SAY_STEP)
         return None
     start = origin.isoformat() if isinstance(origin, date) else origin
     return Clock(str(step), None if start is None else str(start), timezone)

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fotltn.errors import DataError, Diagnostic, name_hint
+from fotltn.errors import DataError, name_hint
 from fotltn.grounding.facts import Facts, Rows
 from fotltn.logic.core import REAL
 from fotltn.logic.signature import Signature
@@ -183,6 +183,6 @@ def _total(name: str, table: Tensor, sorts: tuple[str, ...], facts: Facts) -> No
         where = f" in trace '{facts.traces[trace]}'" if len(facts.traces) > 1 else ""
         what = f"the function '{name}' has no value for ({names}){when}{where}"
         if name in facts.rows and (after := after_rows(facts.rows[name], trace, time)):
-            raise DataError(Diagnostic(f"{what}, {after}", hint=SAY_BEYOND))
+            raise DataError(f"{what}, {after}", hint=SAY_BEYOND)
         raise DataError(what)
     table.nan_to_num_(nan=0.0)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from fotltn.errors import DataError, Diagnostic
+from fotltn.errors import DataError
 from fotltn.grounding.collect import Rows, Symbol
 from fotltn.grounding.dense import SAY_BEYOND, after_rows, check_cells, fill, present
 from fotltn.grounding.facts import Facts
@@ -109,13 +109,11 @@ def _column(rows: Rows, symbol: Symbol, facts: Facts, there: Tensor) -> tuple[Te
         name = facts.name(symbol.sorts[0], trace, entity)
         what = f"the feature '{symbol.name}' has no value for '{name}'{when}{where}{more}"
         if after := after_rows(rows, trace, time):
-            raise DataError(Diagnostic(f"{what}, {after}", hint=SAY_BEYOND))
+            raise DataError(f"{what}, {after}", hint=SAY_BEYOND)
         raise DataError(
-            Diagnostic(
-                what,
-                hint="add rows; or name a presence predicate, which is true where there is a row; "
-                'or choose how to fill missing values: missing = "mean", "zero" or "last"',
-            )
+            what,
+            hint="add rows; or name a presence predicate, which is true where there is a row; "
+            'or choose how to fill missing values: missing = "mean", "zero" or "last"',
         )
     return table, gap
 

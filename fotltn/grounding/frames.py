@@ -36,7 +36,7 @@ def read_sources(sources: Iterable[Source]) -> Iterator[tuple[TablePlace, pa.Tab
         DataError: a source cannot be read, or is neither a file nor a data frame.
     """
     listed = list(sources)
-    frames = [i for i, s in enumerate(listed) if not _is_path(s) and not isinstance(s, tuple)]
+    frames = [i for i, s in enumerate(listed) if not isinstance(s, str | os.PathLike | tuple)]
     names = {i: f"data frame {n}" for n, i in enumerate(frames, 1)}
     if len(frames) == 1:
         names[frames[0]] = "the data frame"
@@ -57,10 +57,6 @@ def _is_lazy(source: Source) -> bool:
     if any(hasattr(source, name) for name in _PROTOCOLS):
         return False
     return hasattr(source, "collect") and hasattr(source, "collect_schema")
-
-
-def _is_path(source: Source) -> bool:
-    return isinstance(source, str | os.PathLike)
 
 
 def _read_frame(source: Source, name: str) -> tuple[TablePlace, pa.Table]:

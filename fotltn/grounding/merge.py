@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from fotltn.errors import Diagnostic, Severity
+from fotltn.errors import Diagnostic, warning
 from fotltn.grounding.cells import Bools, Floats, Ints
 from fotltn.grounding.collect import EVERY, Collector, Rows, SourceRows, Symbol, SymbolKind
 from fotltn.grounding.read import TablePlace
@@ -35,7 +35,7 @@ class Tally:
                 for (who, what), n in self.settled.items()
             ),
         ]
-        return tuple(Diagnostic(text, severity=Severity.WARNING) for text in said)
+        return tuple(map(warning, said))
 
 
 def _many(what: str, count: int) -> str:

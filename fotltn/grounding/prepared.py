@@ -32,7 +32,7 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import torch
 
-from fotltn.errors import DataError, Diagnostic, name_hint, shown
+from fotltn.errors import DataError, name_hint, shown
 from fotltn.files import read_file, write_files
 from fotltn.grounding.block_reader import (
     BlockReader,
@@ -162,8 +162,8 @@ class PreparedData:
             DataError: the file with the lengths is missing or wrong.
         """
         path = self.block(number) / _TRACES
-        column = checked_column(block_table(path), "length", path)
-        return tuple(counted_column(column, path, "length", 1, 2**31).tolist())
+        lengths = counted_column(block_table(path), "length", path, low=1, end=2**31)
+        return tuple(lengths.tolist())
 
     def _local(self, folder: Path, traces: int) -> dict[str, tuple[tuple[str, ...], ...]]:
         """Read the names of local entities, by trace."""
@@ -172,9 +172,7 @@ class PreparedData:
         path = folder / _ENTITIES
         table = block_table(path)
         sorts, names = (checked_column(table, c, path).to_pylist() for c in ("sort", "name"))
-        where = counted_column(
-            checked_column(table, "trace", path), path, "trace", 0, traces
-        ).tolist()
+        where = counted_column(table, "trace", path, end=traces).tolist()
         by_trace: dict[str, list[list[str]]] = {s: [[] for _ in range(traces)] for s in self.room}
         for sort, trace, name in zip(sorts, where, names, strict=True):
             if sort not in by_trace:
@@ -294,10 +292,8 @@ def read_prepared(folder: Path, signature: Signature) -> PreparedData:
         document = read_json(read_file(path, limit=_MOST, links=True))
     except (FileNotFoundError, NotADirectoryError):
         raise DataError(
-            Diagnostic(
-                f"there are no prepared data at '{folder}': no file '{MANIFEST}'",
-                hint="create them with `fotltn prepare PROJECT`",
-            )
+            f"there are no prepared data at '{folder}': no file '{MANIFEST}'",
+            hint="create them with `fotltn prepare PROJECT`",
         ) from None
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}") from None

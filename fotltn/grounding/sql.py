@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from fotltn.errors import DataError, Diagnostic
+from fotltn.errors import DataError
 from fotltn.files import DATABASE
 from fotltn.strict_json import read_json
 
@@ -89,7 +89,7 @@ def run_query(path: Path, text: bytes, room: QueryRoom) -> Iterator[pa.RecordBat
                 raise DataError(f"{path}: a query must be a single SELECT")
             if called := sorted(_called(connection, query) & closed):
                 refusal = f"{path}: a query cannot call {called[0]}, which could read anything"
-                raise DataError(Diagnostic(refusal, hint="tables of the database are db.NAME"))
+                raise DataError(refusal, hint="tables of the database are db.NAME")
             for statement in _views(folder):
                 connection.execute(statement)
             connection.execute(f"SET allowed_directories = [{_quoted(str(folder))}]")
@@ -111,7 +111,7 @@ def run_query(path: Path, text: bytes, room: QueryRoom) -> Iterator[pa.RecordBat
                 hint = f"there are {_tables(connection)}"
             elif isinstance(error, duckdb.OutOfMemoryException):
                 hint = "use a larger budget, a query that needs less memory, or more space on disk"
-            raise DataError(Diagnostic(f"{path}: {_said(error)}", hint=hint)) from None
+            raise DataError(f"{path}: {_said(error)}", hint=hint) from None
 
 
 def _limit(connection: Any, budget: int | None) -> str:
@@ -167,7 +167,7 @@ def _attach(connection: Any, path: Path) -> None:
             version = duckdb.__version__
             hint = f"DuckDB downloads its extension (INSTALL {kind}), or takes it from a "
             hint += f"package: pip install {_package(kind)}=={version}"
-        raise DataError(Diagnostic(f"{what}: {said}", hint=hint)) from None
+        raise DataError(f"{what}: {said}", hint=hint) from None
 
 
 def _package(kind: str) -> str:

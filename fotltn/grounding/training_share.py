@@ -12,7 +12,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from fotltn.errors import DataError, Diagnostic, listing
+from fotltn.errors import DataError, listing
 from fotltn.grounding.features import Features
 from fotltn.grounding.labels import Labels
 from fotltn.grounding.split import Split
@@ -153,12 +153,10 @@ def without_unseen_words(
                 continue
             if (sort, column) not in zero:
                 raise DataError(
-                    Diagnostic(
-                        f"the feature '{column}' of '{sort}' is {listing(strange)} only in rows "
-                        "for testing, so training never sees this",
-                        hint='unknown_categories = "zero" sets all categories to 0 there; or '
-                        "list all categories: categories = { … }",
-                    )
+                    f"the feature '{column}' of '{sort}' is {listing(strange)} only in rows "
+                    "for testing, so training never sees this",
+                    hint='unknown_categories = "zero" sets all categories to 0 there; or '
+                    "list all categories: categories = { … }",
                 )
             categories[column] = tuple(w for w in words if w not in strange)
         left = [
