@@ -1,1 +1,1 @@
-"""Follow axioms on a running trace: verdicts and degrees, step by step."""
+"""Follow axioms on a running trace, step by step: violations, verdicts and degrees."""

@@ -1,19 +1,21 @@
-"""Find what comes true within a batch of steps, on bits.
+"""Find the steps at which the rest of a batch makes a formula true.
 
-Bit i of a number is the truth at step i. Anything that needs more than the batch counts as false.
-This only saves work: cells that are decided within a batch need not be followed one by one.
+Truth over a batch is a number: bit i is the truth at step i. A formula that needs later batches
+counts as false. This only saves work: a watch need not follow cells that become true in the batch.
 """
 
 from __future__ import annotations
 
+from operator import rshift
 from typing import assert_never
 
 from fotltn.logic import core as c
 from fotltn.monitor.automaton import Automaton
+from fotltn.monitor.since import all_of, within
 
 
 def surely(automaton: Automaton, letters: list[int], count: int) -> int:
-    """The steps at which a formula over letters is true, whatever comes after the batch."""
+    """Return the steps at which a formula over letters is true, whatever comes after the batch."""
     full = (1 << count) - 1
     values: list[int] = []
     for formula, args in automaton.nodes:
@@ -40,31 +42,18 @@ def surely(automaton: Automaton, letters: list[int], count: int) -> int:
                 released = _until(b, a & b, 0, high) if window.low == 0 else 0
                 bounded = window.high is not None and window.high < count
                 points = window.high - window.low + 1 if window.high is not None else 0
-                values.append(released | (_run(b, points) >> window.low if bounded else 0))
+                values.append(
+                    released | (all_of(b, points, rshift) >> window.low if bounded else 0)
+                )
             case (
                 c.Edge() | c.Equal() | c.Compare() | c.Implies() | c.Quantifier() | c.Aggregate()
             ):  # fmt: skip
-                raise AssertionError(node)  # letters, or not in normal form
+                raise AssertionError(node)  # a letter stands for it, or it is not in normal form
             case never:
                 assert_never(never)
     return values[-1]
 
 
 def _until(a: int, b: int, low: int, high: int) -> int:
-    """`b` at one of the points from low to high, and `a` before it."""
-    points, runs, wanted = 1, a, high - low + 1
-    near = b
-    while points < wanted:
-        more = min(points, wanted - points)
-        near |= _run(a, more) & near >> more if more < points else runs & near >> points
-        runs, points = runs & runs >> points, points + more
-    return _run(a, low) & near >> low if low else near
-
-
-def _run(a: int, count: int) -> int:
-    """Whether so many points from here on are all true."""
-    points = 1
-    while points < count:
-        more = min(points, count - points)
-        a, points = a & a >> more, points + more
-    return a
+    """Return where `b` is true at a point from low to high ahead, and `a` at all points before."""
+    return all_of(a, low, rshift) & within(a, b, high - low + 1, rshift) >> low

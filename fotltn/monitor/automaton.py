@@ -1,9 +1,9 @@
-"""A leaf as an automaton: formula progression, with states in one irredundant form.
+"""The automaton of a leaf, by formula progression; equal demands are equal states.
 
-The value of a formula at a point is a pair: its truth if the trace ends there, and what the next
-point must bring if it does not. That is known at the point itself, for every formula: `X a` is
-false at the end and else the promise of `a`. Operators of the past keep such pairs of earlier
-points, which continue with the trace, so they may contain future operators.
+The value of a formula at a time point is a pair: its truth if the trace ends there, and otherwise
+the demand on the next point. Every formula has such a pair at the point itself. For example, `X a`
+is false at the end, and otherwise demands `a`. Past operators keep the pairs of earlier points and
+update them at each step, so their operands may contain future operators.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from fotltn.monitor.obligations import (
 )
 from fotltn.tree import children, postorder
 
-_MOST_MEMORY = 256  # values of the past that an automaton may keep
+_MOST_MEMORY = 256  # values of earlier points that an automaton may keep
 
 
 class AutomatonState(NamedTuple):
-    """The state of an automaton: what it knows of the past.
+    """The state of an automaton after some steps.
 
     Args:
-        statics: the truth of what does not change, as bits.
+        statics: the truth of the static parts, as bits.
         started: whether there was a step.
         end: the truth of the formula if the trace ends here.
-        rest: what it needs of the next point if it does not.
-        memory: the same of values that operators of the past keep.
+        rest: the demand on the next point if the trace goes on.
+        memory: the demand of each value that past operators keep.
     """
 
     statics: int
@@ -68,19 +68,20 @@ def _either(a: _Pair, b: _Pair) -> _Pair:
 
 
 class Automaton:
-    """States and transitions of a skeleton, computed one at a time.
+    """The states and transitions of a skeleton, computed when they are needed.
 
     Attributes:
-        nodes: the parts of its formula, operands first, with the numbers of these.
-        atoms: for each letter (True) or static part (False), its place.
-        memory: the parts of the past whose values are kept, by number and the window that is left.
+        nodes: the parts of the formula, operands first, each with the numbers of its operands.
+        atoms: for the atom of a letter (True) or of a static part (False), its place.
+        memory: the past operators whose values are kept, by number and remaining window, with
+            their places in the memory of a state.
     """
 
     def __init__(self, skeleton: Skeleton) -> None:
-        """No state is known before it is asked for.
+        """Number the parts of a skeleton's formula.
 
         Raises:
-            LimitError: it would keep too much of the past.
+            LimitError: the automaton would keep too many values of earlier points.
         """
         self.skeleton = skeleton
         numbers: dict[c.Core, int] = {}
@@ -97,19 +98,19 @@ class Automaton:
         self.atoms |= {static(n): (False, n) for n in range(len(skeleton.statics))}
 
     def start(self, statics: int) -> AutomatonState:
-        """The state before the first step."""
+        """Return the state before the first step."""
         return AutomatonState(statics, False, False, FALSE, tuple(map(self._at_first, self.memory)))
 
     def _at_first(self, place: tuple[int, int, int]) -> Function:
         node, _ = self.nodes[place[0]]
-        assert isinstance(node, c.Shift | c.Until)  # others keep nothing
+        assert isinstance(node, c.Shift | c.Until)  # other nodes keep nothing
         return TRUE if (node.weak if isinstance(node, c.Shift) else node.dual) else FALSE
 
     def next(self, state: AutomatonState, letter: int | bool) -> AutomatonState:
-        """The state after a step, whose letters are true where `letter` has a bit.
+        """Return the state after a step, whose letters are true where `letter` has a bit.
 
-        With `True`, all that is asked of letters is so, a letter and its negation alike; with
-        `False`, nothing is. No step leads to a state that ends better, or worse.
+        With `True`, letters and negated letters are all true; with `False`, all are false. So no
+        step leads to a state that ends better than with `True`, or worse than with `False`.
         """
         point = _Point(self, state, letter)
         here = point.progress(state.rest) if state.started else point.values[-1]
@@ -117,19 +118,19 @@ class Automaton:
 
 
 class _Point:
-    """The values of all parts at one point."""
+    """The values of all parts of a formula at one time point."""
 
     def __init__(self, automaton: Automaton, state: AutomatonState, letter: int | bool) -> None:
         self.automaton, self.state, self.letter = automaton, state, letter
         self.values: list[_Pair] = []
-        # What is kept may be about the present's operands, which come before their operator, so
-        # that it is brought up to date when an operator first asks for it.
+        # A kept value may depend on operands at this point. They are computed before their
+        # operator, so a kept value is updated when an operator first reads it.
         self.old: dict[int, _Pair] = {}
         for number, (node, args) in enumerate(automaton.nodes):
             self.values.append(self._value(number, c.closed(node), args))
 
     def progress(self, function: Function) -> _Pair:
-        """What was promised for this point, at this point."""
+        """Return the value at this point of a demand that the last point made."""
         if function == TRUE or not function:
             return _constant(bool(function))
         known = {p: self._promised(p) for term in function for p in term}
@@ -137,7 +138,7 @@ class _Point:
         return _Pair(end, replaced(function, lambda p: known[p].rest))
 
     def remembered(self) -> tuple[Function, ...]:
-        """What is to be kept for the next step, in the order of the memory."""
+        """Return the demands to keep for the next step, in the order of the memory."""
         rests = []
         for (number, low, high), place in self.automaton.memory.items():
             node, args = self.automaton.nodes[number]
@@ -162,7 +163,7 @@ class _Point:
                     return _constant(self.letter)
                 bits = self.letter if is_letter else self.state.statics
                 return _constant(bool(bits >> place & 1))
-            case c.Not(arg):  # of an atom or an end
+            case c.Not(arg):  # the operand is an atom, `first` or `last`
                 if isinstance(self.letter, bool) and self.automaton.atoms.get(arg, (False,))[0]:  # type: ignore[call-overload]
                     return _constant(self.letter)
                 end, rest = self.values[args[0]]
@@ -179,7 +180,7 @@ class _Point:
                 high = ENDLESS if window.high is None else window.high
                 return self._until(number, window.low, high)
             case c.Equal() | c.Compare() | c.Implies() | c.Quantifier() | c.Aggregate():
-                raise AssertionError(node)  # letters, or not in normal form
+                raise AssertionError(node)  # a letter stands for it, or it is not in normal form
             case never:
                 assert_never(never)
 
@@ -194,7 +195,7 @@ class _Point:
         return _Pair(node.weak, only(Promise(promise.number, left, left, 0)))
 
     def _until(self, number: int, low: int, high: int) -> _Pair:
-        """`b ∨ (a ∧ other)`, or its dual, where the other is the same at the next or last point."""
+        """Return `b ∨ (a ∧ o)`, or its dual; `o` is the same formula at the next or last point."""
         node, args = self.automaton.nodes[number]
         assert isinstance(node, c.Until)
         narrow, wide = (_either, _both) if node.dual else (_both, _either)
@@ -216,14 +217,14 @@ class _Point:
 
 
 def left_over(low: int, high: int) -> tuple[int, int] | None:
-    """The window that is left of one a step later, if any."""
+    """Return the window that remains after one more step; None if nothing remains."""
     if high == 0:
         return None
     return max(0, low - 1), high if high == ENDLESS else high - 1
 
 
 def _windows_kept(node: c.Formula) -> list[tuple[int, int]]:
-    """The windows whose values at the last step an operator asks for, and those ask for."""
+    """Return all windows whose values at the last step a past operator needs."""
     windows: list[tuple[int, int]] = []
     match c.closed(node):
         case c.Shift(_, steps, True):

@@ -15,18 +15,18 @@ TOLD = 1000
 
 @dataclass(slots=True)
 class AxiomWatch:
-    """An axiom with its leaves, and how often it was violated.
+    """An axiom with its leaves and its counts of violations.
 
     Args:
-        shape: the axiom by its cells.
-        leaves: what it says of them.
-        pairs: two of these at once, where they contradict each other before either is wrong.
-        told: cells that were told, by binding and time; only where a cell may be violated in
-            several ways, and some are open.
-        room: how many of these there may be before it is looked which can be let go.
-        violations: how many there were.
-        recent: the steps of the last ones, with how many there were.
-        last: the step of the last one.
+        shape: the cells of the axiom.
+        leaves: its leaves.
+        pairs: pairs of leaves that can contradict each other before either is violated.
+        told: reported violations, by binding and time; kept if a cell may be violated in several
+            ways.
+        room: the size of `told` above which old violations are removed.
+        violations: the number of violations.
+        recent: the last steps with violations, each with their number.
+        last: the step of the last violation.
         many: whether a cell may be violated in several ways.
     """
 
@@ -42,9 +42,9 @@ class AxiomWatch:
 
     @property
     def all(self) -> list[LeafWatch]:
-        """Leaves and pairs."""
+        """All leaves and pairs."""
         return [*self.leaves, *self.pairs]
 
     def __post_init__(self) -> None:
-        """Whether a cell may be violated in several ways does not change."""
+        """Find whether a cell may be violated in several ways."""
         self.many = len(self.leaves) > 1 or self.leaves[0].leaf.axes != self.shape.axes

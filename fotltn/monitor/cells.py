@@ -1,4 +1,4 @@
-"""The tables of all temporal predicates, one after the other: a column per cell, over steps."""
+"""The facts of all temporal predicates in one array, with axes (column, step)."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from fotltn.logic.signature import Signature
 from fotltn.monitor.compile import Skeleton
 from fotltn.monitor.domain import Array, Axes, Domain
 
-#: The column that is always false.
+#: The column that belongs to no fact, and is always false.
 NEVER = 0
 
 
 class Columns:
-    """Where the cells of a predicate are. Column 0 belongs to none, and is false."""
+    """The columns of each predicate. Column 0 belongs to none, and is always false."""
 
     def __init__(self, domain: Domain, signature: Signature, names: Iterable[str]) -> None:
-        """Columns for the temporal ones of some predicates."""
+        """Make columns for the temporal predicates among some names."""
         self.domain = domain
         self.sorts = {
             n: signature.predicates[n].sorts for n in names if not signature.predicates[n].static
@@ -33,7 +33,7 @@ class Columns:
         self.renew()
 
     def renew(self) -> None:
-        """Lay the columns out for as many entities as there are."""
+        """Lay the columns out again for the present number of entities."""
         self.width = 1
         for name, sorts in self.sorts.items():
             self.first[name] = self.width
@@ -41,14 +41,14 @@ class Columns:
             self.width += math.prod(self.shapes[name])
 
     def place(self, name: str, numbers: Sequence[int]) -> int:
-        """The column of a predicate of entities."""
+        """Return the column of a predicate for entities, given by number."""
         place = 0
         for size, number in zip(self.shapes[name], numbers, strict=True):
             place = place * size + number
         return self.first[name] + place
 
     def laid_out(self, steps: Sequence[Mapping[int, float]]) -> Array:
-        """The degrees of steps, with axes (column, step), from those that are stated of each."""
+        """Return an array with axes (column, step) from the stated degrees of each step."""
         counts = [len(cells) for cells in steps]
         columns = np.fromiter(itertools.chain.from_iterable(steps), np.intp, sum(counts))
         stated = itertools.chain.from_iterable(cells.values() for cells in steps)
@@ -59,7 +59,7 @@ class Columns:
         return degrees
 
     def tables(self, cells: Array) -> dict[str, Array]:
-        """The cells of each predicate, as a table with axes (step, arguments …)."""
+        """Return the columns of each predicate as a table with axes (step, arguments …)."""
         tables = {}
         for name, first in self.first.items():
             shape = self.shapes[name]
@@ -69,22 +69,25 @@ class Columns:
 
 
 def is_plain(formula: c.Formula) -> bool:
-    """Whether a letter is a cell of a table, for each binding."""
+    """Return whether each binding of a letter is one column."""
     return isinstance(formula, c.Atom) and not any(isinstance(a, c.Apply) for a in formula.args)
 
 
 class Letters:
-    """Which columns the letters of many leaves are in, so that one look-up gives them all."""
+    """The columns of the letters of all leaves, so that one look-up reads all letters."""
 
     def __init__(self, columns: Columns) -> None:
-        """No leaves yet."""
+        """Start without leaves."""
         self.columns, self.domain = columns, columns.domain
         self.blocks: list[Array] = []
 
     def renew(self, leaves: Iterable[tuple[Skeleton, Axes, Array]]) -> None:
-        """Find the columns of all letters; those of letters that are no cells come last.
+        """Find the columns of all letters.
 
-        Of each leaf, some bindings are chosen; the letters of others are not read.
+        Letters that are computed, not stated, get columns after all others.
+
+        Args:
+            leaves: for each leaf, its skeleton, its axes, and a mask of the bindings to read.
         """
         self.blocks = []
         end = self.columns.width
@@ -101,9 +104,10 @@ class Letters:
             self.blocks.append(columns[:, chosen])
 
     def read(self, cells: Array) -> Array:
-        """The letters of each step, as bits of a number, with axes (step, binding).
+        """Return the letters of each step as bits of a number, with axes (step, binding).
 
-        Cells are truth values with axes (column, step).
+        Args:
+            cells: truth values with axes (column, step).
         """
         width = sum(columns.shape[1] for columns in self.blocks)
         most = max((len(columns) for columns in self.blocks), default=0)
@@ -118,7 +122,7 @@ class Letters:
         return np.ascontiguousarray(seen.T)
 
     def _cells(self, atom: c.Atom, axes: Axes) -> Array:
-        """The column of an atom for each binding."""
+        """Return the column of an atom for each binding."""
         cells = np.zeros(self.domain.shape(axes), dtype=np.intp)
         for size, arg in zip(self.columns.shapes[atom.predicate], atom.args, strict=True):
             numbers: Array

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
-from fotltn.errors import name_hint, shown
+from fotltn.errors import DataError, name_hint, shown
 from fotltn.logic import core as c
+from fotltn.logic.check import CheckedTheory
 from fotltn.logic.signature import Signature
 from fotltn.monitor.steps import Fact, Header, Path, TraceStep, is_number, wrong
+from fotltn.syntax import theory as th
+from fotltn.tree import postorder
 
 
 class Checked(NamedTuple):
-    """A fact or value of a step, by names: symbol, arguments, and degree or result."""
+    """A checked fact or value: its symbol, its arguments, and its degree or result."""
 
     symbol: str
     args: tuple[str, ...]
@@ -21,27 +24,75 @@ class Checked(NamedTuple):
 
 
 class Checker:
-    """Checks names, arities, degrees and results against a signature."""
+    """Checks names, arities, degrees and results against a signature.
+
+    Attributes:
+        declared: the declarations of predicates, relations and functions, by name.
+    """
 
     def __init__(self, signature: Signature, hard: Set[str] = frozenset()) -> None:
-        """The degrees of `hard` predicates are 0 or 1."""
+        """Create a checker; the degrees of `hard` predicates must be 0 or 1."""
         self.signature, self.hard = signature, hard
+        self.declared: dict[str, th.PredicateDecl | th.RelationDecl | th.FunctionDecl] = {
+            **signature.predicates, **signature.relations, **signature.functions,
+        }  # fmt: skip
 
     def check(self, step: TraceStep) -> list[Checked]:
-        """The facts and values of a step.
+        """Return the facts and values of a step.
 
         Raises:
-            DataError: one of them does not fit.
+            DataError: one of them does not fit the signature, or two contradict each other.
         """
-        facts = [self._fact(step, f, ("facts", i)) for i, f in enumerate(step.facts)]
-        return facts + [self._value(step, f, ("values", i)) for i, f in enumerate(step.values)]
+        checked = [self._fact(step, f, ("facts", i)) for i, f in enumerate(step.facts)]
+        checked += [self._value(step, f, ("values", i)) for i, f in enumerate(step.values)]
+        stated: dict[tuple[str, tuple[str, ...]], Any] = {}
+        for item in checked:
+            old = stated.setdefault((item.symbol, item.args), item.value)
+            if old != item.value:
+                raise contradiction(step, item, old)
+        return checked
 
-    def entities(self, header: Header) -> None:
-        """Refuse entities of unknown sorts, and what is no list of names.
+    def header(self, header: Header) -> list[Checked]:
+        """Return the facts and values of a header.
 
         Raises:
-            DataError: with the sort.
+            DataError: the header does not fit the signature, or states what changes over time.
         """
+        self._entities(header)
+        checked = self.check(header)
+        for item in checked:
+            if not self.is_static(item.symbol):
+                raise wrong(
+                    header, f"'{item.symbol}' changes over time, so it belongs to a step", item.path
+                )
+        return checked
+
+    def is_static(self, symbol: str) -> bool:
+        """Return whether a symbol is the same at all time points; relations are."""
+        decl = self.declared[symbol]
+        return isinstance(decl, th.RelationDecl) or decl.static
+
+    def mentions(self, item: Checked) -> list[tuple[str, str]]:
+        """Return the sorts and names of the entities in a fact or value."""
+        decl = self.declared[item.symbol]
+        mentions = list(zip(decl.sorts, item.args, strict=True))
+        if isinstance(decl, th.FunctionDecl) and decl.result != c.REAL:
+            mentions.append((decl.result, item.value))
+        return mentions
+
+    def unknown(
+        self, step: TraceStep, item: Checked, sort: str, name: str, known: Iterable[str]
+    ) -> DataError:
+        """Return an error: a sort has no such entity, and none may come."""
+        reason = "all its entities are named in the first line"
+        if any(sort in f.sorts for f in self.signature.functions.values()):
+            reason = "functions take it, so its entities are named in the first line"
+        where = [n for _, n in self.mentions(item)].index(name) + 1
+        message = f"'{name}' is no entity of sort '{sort}': {reason}"
+        return wrong(step, message, (*item.path, where), name_hint(name, known))
+
+    def _entities(self, header: Header) -> None:
+        """Refuse entities of unknown sorts, and anything but lists of names."""
         for sort, names in header.entities.items():
             if sort not in self.signature.sorts:
                 hint = name_hint(sort, self.signature.sorts)
@@ -129,6 +180,27 @@ class Checker:
             if not isinstance(name, str):
                 raise wrong(step, f"an argument is a name, not {shown(name)}", (*path, place + 1))
         return tuple(names)
+
+
+def constants_of(theory: CheckedTheory) -> list[tuple[str, str]]:
+    """Return the sorts and names of the constants that a theory declares or uses."""
+    declared = [(one.sort, one.name) for one in theory.signature.constants.values()]
+    nodes = postorder(*(axiom.formula for axiom in theory.axioms))
+    return declared + [(node.sort, node.name) for node in nodes if isinstance(node, c.Constant)]
+
+
+def too_late(step: TraceStep, item: Checked) -> DataError:
+    """Return an error: a static value comes after the first line."""
+    message = f"'{item.symbol}' does not change, so it belongs to the first line"
+    return wrong(step, message, item.path)
+
+
+def contradiction(step: TraceStep, item: Checked, old: Any, hint: str | None = None) -> DataError:
+    """Return an error: a fact has two degrees, or a function two values."""
+    verb = "has two values"
+    if not isinstance(item.value, str):
+        verb = f"is {item.value:g} here, but {old:g} before"
+    return wrong(step, f"'{item.symbol}' of ({', '.join(item.args)}) {verb}", item.path, hint)
 
 
 def _arguments(count: int) -> str:

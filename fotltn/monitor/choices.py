@@ -1,6 +1,7 @@
-"""Formulas without future as instructions: their truth for a binding, and where they are true.
+"""Formulas without future operators, compiled to instructions.
 
-The truth over the steps of a batch is a number: its bit i is the truth at step i.
+The instructions give the truth of a formula for a binding, and the bindings for which it is true.
+The truth over the steps of a batch is a number: bit i is the truth at step i.
 """
 
 from __future__ import annotations
@@ -20,25 +21,25 @@ from fotltn.monitor.extents import EVERYTHING, NOTHING, Extent, meet, picker, un
 from fotltn.monitor.roster import Key, Roster
 from fotltn.tree import children, postorder
 
-_MOST_TERMS = 8  # of a formula whose literals are joined at once
+_MOST_TERMS = 8  # most terms of a disjunctive form
 
 
 class Condition:
-    """What a formula's truth is looked up in: an atom, something about others, or about the past.
+    """A part of formulas whose truth is looked up: an atom, a quantifier, or a past operator.
 
     Attributes:
-        axes: what its bindings are of.
-        base: the truth for all bindings that are not among the rows.
-        rows: the truth for those that differ.
+        axes: the axes of its bindings.
+        base: the truth for all bindings without a row.
+        rows: the truth for the bindings that differ from the base.
         fixed: whether it is the same at all steps.
-        plain: whether its rows are facts as they are stated.
+        plain: whether its rows are the stated facts themselves.
     """
 
     fixed = False
     plain = False
 
     def __init__(self, axes: Axes) -> None:
-        """Nothing is read yet."""
+        """Start before the first batch."""
         self.axes = axes
         self.base = 0
         self.rows: dict[Key, int] = {}
@@ -47,11 +48,11 @@ class Condition:
         """Read a batch of steps."""
 
     def forget(self, gone: Callable[[Key], bool]) -> None:
-        """Forget what is known of bindings that are gone."""
+        """Drop the memory of bindings whose entities were forgotten."""
 
 
 class Lookup(NamedTuple):
-    """A part of a formula as an instruction: its kind, what it looks up, which parts it joins."""
+    """An instruction for a part of a formula: its kind, what it looks up, which parts it joins."""
 
     kind: str
     condition: Condition | None = None
@@ -61,14 +62,14 @@ class Lookup(NamedTuple):
 
 
 class Instructions(Protocol):
-    """What makes instructions of the parts of a formula."""
+    """Anything that makes instructions for the parts of formulas."""
 
     def op(self, node: c.Formula, axes: Axes, args: list[int]) -> Lookup:
-        """The instruction for a part, given the places of what it joins."""
+        """Return the instruction for a part, given the places of the parts that it joins."""
 
 
 class Choice:
-    """A formula over axes: its truth for a binding, and the bindings for which it is ever true."""
+    """A compiled formula: its truth for a binding, and the bindings for which it is ever true."""
 
     def __init__(
         self,
@@ -79,20 +80,20 @@ class Choice:
         negated: bool = False,
         counted: Axes | None = None,
     ) -> None:
-        """Compile a formula in normal form without future.
+        """Compile a formula in normal form without future operators.
 
         Args:
-            formula: what is asked.
-            axes: what its bindings are of.
-            conditions: what it is looked up in.
-            negated: compile its negation, too, where that counts.
-            counted: the axes whose entities must be there; all of them, unless it is said.
+            formula: the formula.
+            axes: the axes of its bindings.
+            conditions: makes the instructions.
+            negated: also compile the negation, to find bindings for which the formula is false.
+            counted: the axes whose entities must be present; by default, all.
         """
         self.axes = axes
         self._there = (axes, None) if counted is None else (counted, picker(axes, counted))
         self.ops: list[Lookup] = []
         places: dict[c.Core, int] = {}
-        self.even = True  # whether all bindings without rows are alike
+        self.even = True  # whether all bindings without a row have the same truth
         for node in _opened(formula):
             places[node] = len(self.ops)
             self.ops.append(conditions.op(node, axes, [places[n] for n in _parts(node)]))
@@ -103,7 +104,7 @@ class Choice:
         self.terms = self._terms()
 
     def _terms(self) -> list[list[Lookup]]:
-        """Literals of which some are true together where all of it is; none if these are many."""
+        """Return the formula as a disjunction of lists of literals; empty if there are too many."""
         known: list[list[list[Lookup]]] = []
         for op in self.ops:
             parts = [known[arg] for arg in op.args]
@@ -122,7 +123,7 @@ class Choice:
         return known[-1]
 
     def at(self, key: Key, roster: Roster, *, rest: bool = False) -> int:
-        """The truth for a binding; with `rest`, if nothing that changes were true of it."""
+        """Return the truth for a binding; with `rest`, if no temporal fact about it were true."""
         values: list[int] = []
         full = roster.full
         for kind, condition, pick, read, args in self.ops:
@@ -148,13 +149,13 @@ class Choice:
         return values[-1]
 
     def base(self, roster: Roster) -> int:
-        """The truth for a binding that no row is about."""
+        """Return the truth for a binding without a row."""
         if not self.even:
             return 0
         return self.at((None,) * len(self.axes), roster)
 
     def rows(self, roster: Roster) -> Mapping[Key, int]:
-        """The bindings for which it is true at some step at which they are there."""
+        """Return the bindings for which the formula is true at a step at which they are present."""
         if len(self.ops) == 1 and self.ops[0].kind == "is":
             (op,) = self.ops
             facts = op.condition
@@ -174,7 +175,7 @@ class Choice:
         return rows
 
     def differing(self, roster: Roster) -> Iterable[Key]:
-        """The bindings that may differ from the base."""
+        """Return the bindings that may differ from the base."""
         base = self.base(roster)
         if self.even and base == 0:
             return self.extent(roster).every(self.axes, roster)
@@ -183,7 +184,7 @@ class Choice:
         return EVERYTHING.every(self.axes, roster)
 
     def among(self, keys: Set[Key], roster: Roster) -> Set[Key]:
-        """Those of some bindings for which it is true at the single step of a batch."""
+        """Return the bindings among `keys` for which it is true, in a batch of a single step."""
         kind, condition, pick, _, _ = self.ops[-1]
         if len(self.ops) > 1 or condition is None:
             return {key for key in keys if self.at(key, roster)}
@@ -196,14 +197,14 @@ class Choice:
         return true if inside else keys - true
 
     def true(self, roster: Roster) -> Set[Key]:
-        """The bindings for which it is true at the single step of a batch."""
+        """Return the bindings for which it is true, in a batch of a single step."""
         keys = self._some_of(True, 1)
         if keys is None or not roster.settled:
             return self.rows(roster).keys()
         return keys
 
     def extent(self, roster: Roster) -> Extent:
-        """Bindings outside of which it is never true; of one step, those for which it is true."""
+        """Return an extent that has every binding for which the formula is true at some step."""
         single, full = roster.count == 1, roster.full
         if (keys := self._some_of(single, full)) is not None:
             return Extent(self.axes, keys, True, single)
@@ -225,7 +226,7 @@ class Choice:
         return known[-1]
 
     def _some_of(self, single: bool, full: int) -> Set[Key] | None:
-        """The bindings of all terms, if those of each can be told."""
+        """Return the bindings of all terms, if they are known for each term."""
         if len(self.terms) == 1:
             return _all_of(self.terms[0], single, full)
         every: Set[Key] = frozenset()
@@ -238,7 +239,7 @@ class Choice:
 
 
 def _all_of(literals: list[Lookup], single: bool, full: int) -> Set[Key] | None:
-    """The bindings of some literals together, if one of them has all axes."""
+    """Return the bindings of a conjunction of literals, if one of them has all axes."""
     keys: Set[Key] | None = None
     others: list[tuple[Callable[[Key], Key] | None, Mapping[Key, int], bool]] = []
     for kind, condition, pick, _, _ in literals:
@@ -262,7 +263,7 @@ def _all_of(literals: list[Lookup], single: bool, full: int) -> Set[Key] | None:
 
 
 def _opened(formula: c.Formula) -> Iterator[c.Formula]:
-    """The connectives of a formula and what they join, operands first."""
+    """Return the connectives of a formula and their operands, operands first."""
     below: dict[c.Core, None] = {formula: None}
     stack: list[c.Formula] = [formula]
     while stack:
@@ -274,15 +275,15 @@ def _opened(formula: c.Formula) -> Iterator[c.Formula]:
 
 
 def _parts(node: c.Formula) -> list[c.Formula]:
-    """What a connective joins, the parts of equal connectives beneath it among them."""
+    """Return the operands of a connective, through equal connectives directly below it."""
     return operands(node, type(node)) if isinstance(node, c.And | c.Or) else []
 
 
-# --- what is asked of each binding by itself ---------------------------------------------------
+# --- atoms that are read for each binding separately -------------------------------------------
 
 
 def looked_at(formula: c.Formula, axes: Axes, sign: str) -> Lookup:
-    """An atom of functions, an equation, or a comparison."""
+    """Return the instruction for an atom with functions, an equation, or a comparison."""
     terms = [_term(t, axes) for t in children(formula)]  # type: ignore[arg-type]
     moves = any(isinstance(n, c.Apply) for n in postorder(formula))
 
@@ -315,7 +316,7 @@ _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def _term(term: c.Term, axes: Axes) -> Callable[[Key, Roster, int], Any]:
-    """The name or number that a term is for a binding at a step."""
+    """Return a function that gives the name or number of a term for a binding at a step."""
     places: list[tuple[c.AnyTerm, list[int]]] = []
     numbers: dict[c.Core, int] = {}
     for node in postorder(term):
@@ -343,10 +344,10 @@ def _term(term: c.Term, axes: Axes) -> Callable[[Key, Roster, int], Any]:
 
 
 class Sleepers:
-    """Bindings that wait until something is stated of them, by what that may be."""
+    """Bindings that wait for facts, indexed by the facts that may come."""
 
     def __init__(self, choices: Iterable[Choice], axes: tuple[object, ...]) -> None:
-        """Nobody waits; what may be stated is what some formulas look up."""
+        """Start empty; the facts that may come are those that some formulas look up."""
         conditions = {one for choice in choices for one in choice.conditions if not one.fixed}
         self.index: list[tuple[Condition, Callable[[Key], Key] | None, dict[Key, set[Key]]]] = [
             (condition, picker(axes, condition.axes), {})  # type: ignore[arg-type]
@@ -355,12 +356,12 @@ class Sleepers:
         self.restless = any(choice.restless for choice in choices)
 
     def add(self, key: Key) -> None:
-        """A binding waits."""
+        """Let a binding wait."""
         for _, pick, index in self.index:
             index.setdefault(pick(key) if pick else key, set()).add(key)
 
     def discard(self, key: Key) -> None:
-        """A binding waits no longer."""
+        """Let a binding wait no longer."""
         for _, pick, index in self.index:
             part = pick(key) if pick else key
             index[part].discard(key)
@@ -368,7 +369,7 @@ class Sleepers:
                 del index[part]
 
     def woken(self, every: Collection[Key]) -> set[Key]:
-        """Those of whom something is stated in this batch."""
+        """Return the waiting bindings about which this batch states a fact."""
         if self.restless or any(condition.base for condition, _, _ in self.index):
             return set(every)
         woken: set[Key] = set()

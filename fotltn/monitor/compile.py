@@ -1,4 +1,4 @@
-"""What a leaf is made of for an automaton: letters, which steps give, and operators over them."""
+"""Split a leaf for an automaton: letters, whose truth a step gives, and operators over them."""
 
 from __future__ import annotations
 
@@ -7,27 +7,28 @@ from typing import assert_never
 
 from fotltn.errors import LimitError
 from fotltn.logic import core as c
+from fotltn.logic.parts import changes
 from fotltn.logic.signature import Signature
 from fotltn.monitor.outer import having, is_temporal, looks_ahead
 from fotltn.tree import children, fold, postorder, rebuilt
 
-#: More letters than this are not told apart: what has no temporal operator becomes one letter.
+#: With more letters than this, the largest parts without a temporal operator become letters.
 FINE_LETTERS = 8
 
 #: With more letters than this, a leaf has no automaton.
 MOST_LETTERS = 16
 
-_PAST_STATES = 64  # operators of the past are part of an automaton if they need no more states
+_PAST_STATES = 64  # past operators are part of an automaton up to this number of states
 
 
 @dataclass(frozen=True, slots=True)
 class Skeleton:
-    """A leaf over letters and what does not change.
+    """A leaf as a formula over letters and static parts.
 
     Args:
-        formula: the leaf, with the atom `letter(n)` or `static(n)` for each of those.
-        letters: state formulas, whose truth a step gives.
-        statics: those that have one truth for all times.
+        formula: the leaf, with `letter(n)` for letter n and `static(n)` for static part n.
+        letters: formulas whose truth each step gives.
+        statics: formulas with the same truth at all time points.
     """
 
     formula: c.Formula
@@ -35,32 +36,34 @@ class Skeleton:
     statics: tuple[c.Formula, ...]
 
     def works_like(self, other: Skeleton) -> bool:
-        """Whether two skeletons are the same but for what their letters are."""
+        """Return whether two skeletons differ only in what their letters stand for."""
         return self.formula == other.formula and len(self.letters) == len(other.letters)
 
 
 def letter(number: int) -> c.Atom:
-    """The atom that stands for a letter."""
+    """Return the atom that stands for a letter."""
     return c.Atom(f"letter {number}", ())
 
 
 def static(number: int) -> c.Atom:
-    """The atom that stands for what does not change."""
+    """Return the atom that stands for a static part."""
     return c.Atom(f"static {number}", ())
 
 
 def skeleton(formula: c.Formula, signature: Signature) -> Skeleton:
-    """The skeleton of a formula in normal form whose quantifiers have no future beneath them.
+    """Return the skeleton of a formula in normal form.
+
+    No quantifier of the formula may have a future operator below it.
 
     Raises:
-        LimitError: it has too many letters.
+        LimitError: the formula has too many letters.
     """
     past_inside = _past_states(formula) <= _PAST_STATES
     for fine in (True, False):
         statics: list[c.Formula] = []
         letters: list[c.Formula] = []
         for node in _states(formula, fine, past_inside):
-            (statics if is_static(node, signature) else letters).append(node)
+            (letters if changes(signature, node) else statics).append(node)
         if len(letters) <= (FINE_LETTERS if fine else MOST_LETTERS):
             break
     else:
@@ -74,20 +77,8 @@ def skeleton(formula: c.Formula, signature: Signature) -> Skeleton:
     return Skeleton(over_letters, tuple(letters), tuple(statics))
 
 
-def is_static(formula: c.Core, signature: Signature) -> bool:
-    """Whether a formula has the same truth at all times, whatever comes."""
-    for node in postorder(formula):
-        if is_temporal(node):
-            return False
-        if isinstance(node, c.Atom) and not signature.predicates[node.predicate].static:
-            return False
-        if isinstance(node, c.Apply) and not signature.functions[node.function].static:
-            return False
-    return True
-
-
 def _past_states(formula: c.Formula) -> int:
-    """How many states the operators of the past may need, if no future is beneath them."""
+    """Return how many states the past operators without future operands may need."""
     count, ahead = 1, having(formula, looks_ahead)
     for node in postorder(formula):
         if not isinstance(node, c.Formula) or node in ahead:
@@ -111,7 +102,7 @@ def _past_states(formula: c.Formula) -> int:
 
 
 def _states(formula: c.Formula, fine: bool, past_inside: bool) -> list[c.Formula]:
-    """The parts that an automaton does not look into, in the order of the formula."""
+    """Return the parts that become letters or static parts, in the order of the formula."""
     reached: dict[c.Core, bool] = {}
     timed, ahead = having(formula, is_temporal), having(formula, looks_ahead)
     stack: list[c.Core] = [formula]
@@ -125,7 +116,7 @@ def _states(formula: c.Formula, fine: bool, past_inside: bool) -> list[c.Formula
             case c.Truth() | c.Edge():
                 is_open = True
             case c.Not(arg):
-                # A negation stands before an atom; it is open, so that both signs are one letter.
+                # A negation stands before an atom. It is open, so both signs share one letter.
                 is_open = True
                 assert isinstance(arg, c.Atom | c.Equal | c.Compare | c.Edge)
             case c.And() | c.Or() | c.Implies() | c.Shift() | c.Aggregate() | c.Until():

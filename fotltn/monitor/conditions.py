@@ -1,8 +1,8 @@
-"""Conditions on the present and the past: their truth over some steps, for bindings that matter.
+"""Conditions on the present and the past: their truth over a batch of steps.
 
-The truth over the steps of a batch is a number: its bit i is the truth at step i. A condition about
-entities has such a number for each binding that differs from the rest, and one for the rest. So it
-costs what is stated, not how many entities there are. Formulas are in negation normal form.
+The truth over the steps of a batch is a number: bit i is the truth at step i. A condition has one
+number for most bindings, its base, and a number for each binding that differs. So its cost depends
+on the number of stated facts, not on the number of entities. Formulas are in negation normal form.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import itertools
 from collections.abc import Callable, Iterable
 from typing import assert_never
 
-from fotltn.algebra.expr import free_axes
 from fotltn.logic import core as c
 from fotltn.logic.nnf import nnf
+from fotltn.logic.parts import free_axes
 from fotltn.monitor.choices import Choice, Condition, Lookup, looked_at
 from fotltn.monitor.domain import Axes, ordered
 from fotltn.monitor.extents import picker
@@ -23,21 +23,21 @@ from fotltn.tree import children
 
 
 class FactCondition(Condition):
-    """An atom of variables and constants: facts as they are stated."""
+    """An atom with variables and constants, whose truth the facts state."""
 
     def __init__(self, atom: c.Atom, axes: Axes, roster: Roster) -> None:
-        """The atom's truth over its variables."""
+        """Read the facts of an atom, by the axes of its variables."""
         super().__init__(axes)
         self.predicate, self.args = atom.predicate, atom.args
         self.fixed = atom.predicate in roster.static
         plain = [t.axis for t in atom.args if isinstance(t, c.Variable) and t.column is None]
         self.plain = tuple(plain) == axes and len(plain) == len(atom.args)
-        self._changes = -1  # of what is static, when it was read
+        self._changes = -1  # the version of static facts that was read
         if self.plain:
             self.rows = roster.facts[atom.predicate]
 
     def read(self, roster: Roster) -> None:
-        """Find the facts of constants and pairs by what is asked for."""
+        """Read the facts of an atom with constants, pairs or a variable twice."""
         if self.fixed and self._changes == roster.changes:
             return
         self._changes = roster.changes
@@ -45,7 +45,7 @@ class FactCondition(Condition):
         self.rows = {k: bits for args, bits in facts.items() for k in self._keys(args, roster)}
 
     def _keys(self, names: Key, roster: Roster) -> Iterable[Key]:
-        """The bindings for which the atom is about these entities."""
+        """Return the bindings for which the atom has these arguments."""
         wanted: dict[c.Axis, dict[int | None, str]] = {axis: {} for axis in self.axes}
         for term, name in zip(self.args, names, strict=True):
             if isinstance(term, c.Constant):
@@ -59,23 +59,23 @@ class FactCondition(Condition):
 
 
 class FirstCondition(Condition):
-    """`first`: true at the first step alone."""
+    """`first`: true only at the first step."""
 
     def read(self, roster: Roster) -> None:
-        """The first bit of the first batch."""
+        """Set the first bit in the first batch."""
         self.rows = {(): 1} if roster.start == 0 else {}
 
 
 class SomeCondition(Condition):
-    """`exists`: whether a formula is true of somebody who is there."""
+    """`exists`: whether a formula is true for an entity that is present."""
 
     def __init__(self, axes: Axes, body: Choice) -> None:
-        """For somebody a formula is true, which has more axes."""
+        """Quantify over the axes that the body has beyond `axes`."""
         super().__init__(axes)
         self.body, self.part = body, picker(body.axes, axes) or (lambda key: key)
 
     def read(self, roster: Roster) -> None:
-        """Join the bindings of the body that differ in somebody alone."""
+        """Join the bindings of the body that differ only in the quantified axes."""
         rows = self.body.rows(roster)
         if roster.count == 1:
             self.rows = dict.fromkeys(map(self.part, rows), 1)
@@ -87,17 +87,17 @@ class SomeCondition(Condition):
 
 
 class PastCondition(Condition):
-    """`Y` or `S`: what is remembered of each binding, and of those of which nothing was stated."""
+    """`Y` or `S`, with a memory for each binding, and one for all bindings without facts."""
 
     def __init__(self, node: c.Shift | c.Until, axes: Axes, operands: list[Choice]) -> None:
-        """Nothing is remembered before the first step."""
+        """Start with an empty memory."""
         super().__init__(axes)
         self.node, self.operands = node, operands
         self.others: Memory = (0, 0, 0)
         self.memory: dict[Key, Memory] = {}
 
     def read(self, roster: Roster) -> None:
-        """Go on with every binding of which something is remembered or stated."""
+        """Update every binding that has a memory or a fact."""
         bases = [operand.base(roster) for operand in self.operands]
         self.base, others = self._next(bases, self.others, roster)
         keys = set(self.memory).union(*(o.differing(roster) for o in self.operands))
@@ -117,15 +117,15 @@ class PastCondition(Condition):
         return since(bits[0], bits[1], self.node.window, roster.count, memory)
 
     def forget(self, gone: Callable[[Key], bool]) -> None:
-        """Let go of what is remembered of bindings that are gone."""
+        """Drop the memory of bindings whose entities were forgotten."""
         self.memory = {key: known for key, known in self.memory.items() if not gone(key)}
 
 
 class Conditions:
-    """Everything that formulas without future look up, operands first."""
+    """All conditions of a watch, each distinct one once, operands first."""
 
     def __init__(self, roster: Roster) -> None:
-        """Nothing yet; facts will be in a roster."""
+        """Start without conditions; the roster will hold the facts."""
         self.roster = roster
         self.known: dict[c.Formula, Condition] = {}
         self._to_read: list[Condition] = []
@@ -136,10 +136,10 @@ class Conditions:
             condition.read(self.roster)
 
     def op(self, node: c.Formula, axes: Axes, args: list[int]) -> Lookup:
-        """A part of a formula as an instruction."""
-        sign, formula = "is", node
+        """Return the instruction for a part of a formula."""
+        sign, other, formula = "is", "not", node
         if isinstance(node, c.Not):
-            sign, formula = "not", node.arg
+            sign, other, formula = "not", "is", node.arg
         match c.closed(formula):
             case c.And():
                 return Lookup("and", args=tuple(args))
@@ -159,20 +159,20 @@ class Conditions:
                 mine = dict.fromkeys(t.axis for t in terms if isinstance(t, c.Variable))
                 return self._look_up(sign, formula, tuple(mine), axes)
             case c.Quantifier(universal, bound, _, body):
-                if universal:  # not for some that it is not
-                    sign = "not" if sign == "is" else "is"
+                if universal:  # forall a = !exists !a
+                    sign = other
                     formula = c.Quantifier(False, bound, None, nnf(c.Not(body)))
                 return self._look_up(sign, formula, ordered(free_axes(formula)), axes)
             case c.Shift(arg, steps, past, weak):
                 assert past
                 if weak:
-                    sign = "not" if sign == "is" else "is"
+                    sign = other
                     formula = c.Shift(nnf(c.Not(arg)), steps, True, False)
                 return self._look_up(sign, formula, ordered(free_axes(formula)), axes)
             case c.Until(dual, left, right, window, past):
                 assert past
                 if dual:
-                    sign = "not" if sign == "is" else "is"
+                    sign = other
                     a, b = nnf(c.Not(left)), nnf(c.Not(right))
                     formula = c.Until(False, a, b, window, True)
                 return self._look_up(sign, formula, ordered(free_axes(formula)), axes)

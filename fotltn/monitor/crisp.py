@@ -1,7 +1,7 @@
-"""Verdicts: what is certain of each axiom, whatever comes, and what it would be at the end.
+"""The states of axioms, from which a `Judge` reads verdicts.
 
-Each binding of a leaf is a state of an automaton. All of them, of all axioms, are one array; a step
-looks up the letters of all, and then the next states of all.
+Each binding of a leaf has a state of the leaf's automaton. One array holds the states of all
+bindings of all axioms. A step looks up the letters of all bindings, and then their next states.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fotltn.algebra.expr import free_axes
 from fotltn.errors import LimitError
 from fotltn.logic import core as c
+from fotltn.logic.parts import free_axes
 from fotltn.logic.signature import Signature
 from fotltn.monitor.automaton import Automaton
 from fotltn.monitor.cells import Columns, Letters, is_plain
@@ -25,7 +25,7 @@ from fotltn.monitor.reader import Reader, Stretch
 from fotltn.monitor.table import Flag, TransitionTable
 from fotltn.monitor.unseen import noticed, tells_apart
 
-_MOST_NOTICED = 4  # kinds of strangers that an axiom may notice
+_MOST_NOTICED = 4  # most kinds of strangers that an axiom may notice
 
 Strangers = frozenset[Stranger]
 
@@ -36,10 +36,10 @@ class LeafStates:
 
     Args:
         axes: the free variables of the leaf.
-        skeleton: of the leaf.
-        number: of its automaton in the table.
-        reader: what its letters are read by.
-        start, stop: its places in the array of all states.
+        skeleton: the skeleton of the leaf.
+        number: the number of its automaton in the table.
+        reader: computes those letters that are not stated facts.
+        start, stop: its first place in the array of all states, and the one after its last.
     """
 
     axes: Axes
@@ -55,13 +55,13 @@ class FollowedAxiom:
     """An axiom that automata follow.
 
     Args:
-        name: of the axiom.
-        tree: its outer quantifiers and connectives, over leaves by number.
-        kinds: the strangers that matter inside of time. There is a world for each set of them:
-            those who will still come.
+        name: the name of the axiom.
+        tree: its outer quantifiers and connectives over leaves, which are atoms named by number.
+        kinds: the kinds of strangers that quantifiers inside temporal operators notice. There is a
+            world for each set of kinds: the kinds that will still come.
         parts: the states of each leaf in each world.
-        readers: of the worlds.
-        decided: whether nothing more is asked of it, so that it is not followed any longer.
+        readers: the reader of each world.
+        decided: whether the verdict is certain, so that the axiom need not be followed.
     """
 
     name: str
@@ -73,7 +73,7 @@ class FollowedAxiom:
 
     @property
     def worlds(self) -> list[Strangers]:
-        """All sets of strangers that matter, the empty one first."""
+        """All sets of kinds of strangers, the empty set first."""
         sizes = range(len(self.kinds) + 1)
         return [frozenset(w) for n in sizes for w in itertools.combinations(self.kinds, n)]
 
@@ -83,16 +83,16 @@ class Crisp:
 
     Attributes:
         rows: the states of all bindings, as rows of the table.
-        live: the places of those that may still change what is known; only these go on.
+        live: the places of bindings that may still change a verdict; only these are followed.
     """
 
     def __init__(
         self, signature: Signature, columns: Columns, table: TransitionTable | None = None
     ) -> None:
-        """No axioms yet; the table may be that of another monitor."""
+        """Start without axioms; another monitor may share its table."""
         self.signature, self.domain = signature, columns.domain
         self.letters = Letters(columns)
-        self.read: list[tuple[LeafStates, c.Formula]] = []  # letters that are no cells
+        self.read: list[tuple[LeafStates, c.Formula]] = []  # letters that are not stated facts
         self.table = TransitionTable() if table is None else table
         self.table.users.add(self)
         self.plain = Reader(self.domain)
@@ -101,10 +101,11 @@ class Crisp:
         self.live: Array = np.zeros(0, dtype=np.intp)
 
     def add(self, name: str, outer: Outer) -> None:
-        """Follow an axiom, too.
+        """Follow one more axiom.
 
         Raises:
-            LimitError: it has too many letters, or notices too much; nothing is added.
+            LimitError: the axiom has too many letters, or notices too many kinds of strangers.
+                Then nothing is added.
         """
         kinds = self._noticed(outer.leaves)
         by_name = tuple(sorted(kinds, key=lambda k: (k.sort, sorted(k.marks))))
@@ -128,15 +129,15 @@ class Crisp:
         for leaf in leaves:
             of_leaf = noticed(leaf, kinds, self.signature)
             if any(tells_apart(leaf, k.sort) for k in of_leaf):
-                raise LimitError("it counts entities, of which more may come")
+                raise LimitError("it counts entities, and more may come")
             every |= of_leaf
         if len(every) > _MOST_NOTICED:
-            raise LimitError("too many kinds of entities may come that would change its past")
+            raise LimitError("too many kinds of late entities would change its past")
         return every
 
     @property
     def readers(self) -> list[Reader]:
-        """All readers."""
+        """The readers of all axioms and worlds."""
         worlds = [r for axiom in self.axioms if axiom.kinds for r in axiom.readers.values()]
         return [self.plain, *worlds]
 
@@ -148,10 +149,10 @@ class Crisp:
     # --- steps --------------------------------------------------------------------------------
 
     def begin(self, fixed: Stretch) -> dict[str, str]:
-        """The states before the first step, from what is static.
+        """Compute the states before the first step from the static facts.
 
         Returns:
-            The axioms that turn out to have too many states, with the reason; they are dropped.
+            The axioms that turn out to have too many states, with the reason. They are dropped.
         """
         rows: list[Array] = []
         dropped: dict[str, str] = {}
@@ -180,7 +181,7 @@ class Crisp:
         return rows
 
     def run(self, stretch: Stretch, cells: Array) -> Array:
-        """The states of live places after each step, with axes (step, live place).
+        """Return the states of live places after each step, with axes (step, live place).
 
         Args:
             stretch: the steps.
@@ -199,7 +200,7 @@ class Crisp:
         return rows
 
     def settle(self) -> bool:
-        """Let places go that are decided, if they are many; whether that was so."""
+        """Drop decided places if they are many, and return whether any were dropped."""
         certain = len(self.live) - np.count_nonzero(self._undecided()[self.live])
         if certain * 8 <= len(self.live):
             return False
@@ -207,7 +208,7 @@ class Crisp:
         return True
 
     def _undecided(self) -> Array:
-        """Which places may still change what is known."""
+        """Return which places may still change a verdict."""
         flags = self.table.flags[self.rows]
         undecided: Array = (flags & Flag.NOT_SURE != 0) & (flags & Flag.NOT_LOST != 0)
         for axiom in self.axioms:
@@ -216,15 +217,15 @@ class Crisp:
         return undecided
 
     def _choose(self) -> None:
-        """Find who is live, and their letters."""
+        """Find the live places and their letters."""
         undecided = self._undecided()
         self.live = np.flatnonzero(undecided)
         self.letters.renew((p.skeleton, p.axes, undecided[p.start : p.stop]) for p in self.parts)
 
     def grown(self, kind: Stranger) -> list[Array]:
-        """The states with one more entity, who is as a stranger of that kind was.
+        """Return the states with one more entity, which takes over the state of a stranger.
 
-        They are for `adopt`, once the entity has its number.
+        Pass them to `adopt` once the entity has its number.
         """
         rows = []
         grown = {id(reader): reader.grown(kind) for reader in self.readers}
@@ -242,7 +243,7 @@ class Crisp:
         return rows
 
     def adopt(self, rows: Sequence[Array]) -> None:
-        """Put the states of all parts into one array, and find their letters."""
+        """Put the states of all leaves into one array, and find their letters."""
         start = 0
         for part, states in zip(self.parts, rows, strict=True):
             part.start, part.stop = start, start + states.size
@@ -251,7 +252,7 @@ class Crisp:
         self._choose()
 
     def _value(self, reader: Reader, formula: c.Formula, axes: Axes, count: int) -> Array:
-        """The truth of a formula for all bindings of axes, with axes (step, axes …)."""
+        """Return the truth of a formula for all bindings of axes, with axes (step, axes …)."""
         slot = reader.slots[formula]
         value = aligner(reader.axes[slot], axes)(reader.values[slot])
         return np.broadcast_to(value, (count, *self.domain.shape(axes)))

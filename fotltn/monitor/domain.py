@@ -1,10 +1,10 @@
-"""Entities by number, including those that have not come yet.
+"""The numbers of entities, including entities that have not come yet.
 
-An entity that comes late has existed all the time, without facts. Its state is known in advance:
-each sort has *strangers*, entities without facts, for which everything is computed as for the
-others. When an entity comes, it takes over what is known of a stranger. There is a stranger for
-each combination of the static predicates with one argument, since an entity that comes may be a
-car; and several of them where equality tells entities apart.
+For a monitor, an entity that comes late has existed from the start, without facts. Its state is
+computed in advance: each sort has *strangers*, entities without facts, which are followed like the
+others. When an entity comes, it takes over the state of a stranger. There is a stranger for each
+combination of the static predicates with one argument, because a late entity may be, for example,
+a car. There are several of each kind if equality tells entities apart.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from fotltn.logic import core as c
 Array = np.ndarray[Any, np.dtype[Any]]
 Axes = tuple[c.Axis, ...]
 
-#: Static predicates of a sort beyond which late entities have none of them.
+#: With more static predicates of a sort than this, late entities may have none of them.
 MOST_MARKS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Stranger:
-    """A kind of entity that has not come: its sort, and which static predicates it has."""
+    """A kind of entity that has not come yet: its sort, and its true static predicates."""
 
     sort: str
     marks: frozenset[str] = frozenset()
@@ -38,10 +38,10 @@ class Domain:
     """The numbers of entities: strangers first, then names in the order in which they came.
 
     Args:
-        copies: for each sort that may grow, how many strangers of a kind there are.
-        marks: for each such sort, the static predicates with one argument that count.
-        names: numbers by name, for each sort.
-        relations: tuples of numbers, which paired variables run through.
+        copies: for each sort that may grow, the number of strangers of each kind.
+        marks: for each such sort, the static predicates that tell kinds apart.
+        names: for each sort, the numbers of entities by name.
+        relations: the tuples of numbers that paired variables range over.
     """
 
     copies: Mapping[str, int]
@@ -50,15 +50,15 @@ class Domain:
     relations: dict[str, Array] = field(default_factory=dict)
 
     def strangers(self, sort: str) -> int:
-        """How many strangers of a sort there are."""
+        """Return the number of strangers of a sort."""
         return self.copies[sort] << len(self.marks[sort]) if sort in self.copies else 0
 
     def size(self, sort: str) -> int:
-        """How many entities of a sort there are, with strangers."""
+        """Return the number of entities of a sort, with strangers."""
         return self.strangers(sort) + len(self.names[sort])
 
     def kinds(self, sort: str) -> list[Stranger]:
-        """The kinds of strangers of a sort, in the order of their numbers."""
+        """Return the kinds of strangers of a sort, in the order of their numbers."""
         if sort not in self.copies:
             return []
         marks = self.marks[sort]
@@ -68,30 +68,30 @@ class Domain:
         ]
 
     def stranger(self, kind: Stranger) -> int:
-        """The number of the first stranger of a kind."""
+        """Return the number of the first stranger of a kind."""
         bits = sum(1 << i for i, m in enumerate(self.marks[kind.sort]) if m in kind.marks)
         return bits * self.copies[kind.sort]
 
     def add(self, sort: str, name: str) -> None:
-        """Number an entity, unless it is known."""
+        """Give an entity a number, unless it has one."""
         if name not in self.names[sort]:
             self.names[sort][name] = self.size(sort)
 
     def name(self, sort: str, number: int) -> str:
-        """The name of an entity."""
+        """Return the name of an entity."""
         return list(self.names[sort])[number - self.strangers(sort)]
 
     # --- axes ---------------------------------------------------------------------------------
 
     def shape(self, axes: Iterable[c.Axis]) -> tuple[int, ...]:
-        """The sizes of axes, with strangers."""
+        """Return the sizes of axes, with strangers."""
         return tuple(
             self.size(str(a.sort)) if a.relation is None else len(self.relations[a.relation])
             for a in axes
         )
 
     def present(self, axes: Sequence[c.Axis]) -> Array:
-        """Which bindings of axes are of no strangers."""
+        """Return which bindings of axes have no stranger."""
         present = np.ones(self.shape(axes), dtype=np.bool_)
         for dim, axis in enumerate(axes):
             if axis.sort is not None:
@@ -99,11 +99,11 @@ class Domain:
         return present
 
     def named(self, sorts: Iterable[str]) -> tuple[slice, ...]:
-        """The part of a table over sorts that is of no strangers."""
+        """Return the index of the part of a table over sorts that has no strangers."""
         return tuple(slice(self.strangers(sort), None) for sort in sorts)
 
     def seen(self, sort: str, kinds: Iterable[Stranger] = ()) -> slice | Array:
-        """The numbers of those who are there, and of strangers of some kinds."""
+        """Return the numbers of named entities, and of strangers of some kinds."""
         here = self.strangers(sort)
         firsts = [self.stranger(k) for k in kinds if k.sort == sort]
         if not firsts:
@@ -114,12 +114,12 @@ class Domain:
     # --- growth -------------------------------------------------------------------------------
 
     def grown(self, array: Array, axes: Sequence[c.Axis], kind: Stranger) -> Array:
-        """An array over entities, with one more of a kind, who is as its stranger was.
+        """Return an array with one more entity, which takes over the values of a stranger.
 
         Args:
-            array: with a step or trace first, then a dimension for each axis, then any others.
-            axes: what the dimensions run over. Those of other sorts stay as they are.
-            kind: of the new entity, which is numbered last. It is not added yet.
+            array: an array with axes (step or trace, axes …, any others …).
+            axes: the axes of the array. Axes of other sorts stay as they are.
+            kind: the kind of the new entity, which will get the next number.
         """
         dims = [1 + i for i, a in enumerate(axes) if a.sort == kind.sort]
         if not dims:
@@ -134,7 +134,7 @@ class Domain:
 
 
 def _untangle(new: Array, old: Array, dims: list[int], twins: range) -> None:
-    """Two who are different were two different strangers."""
+    """Take the values of two different entities from two different strangers."""
     last = new.shape[dims[0]] - 1
     for count in range(1, len(dims)):
         for mine in itertools.combinations(dims, count):
@@ -153,17 +153,17 @@ def _untangle(new: Array, old: Array, dims: list[int], twins: range) -> None:
 
 
 def axes_of(sorts: Iterable[str]) -> Axes:
-    """Axes over the entities of sorts, as tables have them."""
+    """Return axes over the entities of sorts, as tables have them."""
     return tuple(c.Axis(sort, sort) for sort in sorts)
 
 
 def ordered(axes: Iterable[c.Axis]) -> Axes:
-    """Axes in an order that does not depend on where they come from."""
+    """Return axes in an order that depends only on the axes themselves."""
     return tuple(sorted(axes, key=lambda axis: (axis.name, repr(axis))))
 
 
 def aligner(axes: Axes, wanted: Axes) -> Callable[[Array], Array]:
-    """What gives arrays with axes (step, axes …) a dimension for each wanted axis, in order."""
+    """Return a function that gives arrays (step, axes …) a dimension for each wanted axis."""
     if axes == wanted:
         return lambda array: array
     order = [0, *(1 + axes.index(a) for a in wanted if a in axes)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 #: The version of a watch's JSON; it grows when a key is removed or changes its meaning.
@@ -12,7 +12,7 @@ SCHEMA = 1
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """A part of an axiom and its truth at a step, with the names of entities filled in."""
+    """A part of an axiom and its truth at a step; entities stand for the variables."""
 
     formula: str
     time: int
@@ -30,7 +30,7 @@ class CellEvent:
     Args:
         kind: `violation`; `resolved` if an open cell became true; `undecided` if the trace ended
             first; `dropped` if an entity of the cell was forgotten.
-        axiom: its name.
+        axiom: the name of the axiom.
         hard: whether the axiom is hard.
         binding: the entities by variable.
         time: the time point of the cell.
@@ -68,16 +68,17 @@ class CellEvent:
 
 @dataclass(frozen=True, slots=True)
 class OpenCell:
-    """A cell that waits for something.
+    """A cell whose formula looks ahead and is not decided yet.
 
     Args:
-        axiom: its name.
+        axiom: the name of the axiom.
         binding: the entities by variable.
-        time: the time of the cell.
-        needs: what must come, with the names of entities filled in, as of that time.
+        time: the time point of the cell.
+        needs: the formula that must come true, read at that time point; entities stand for the
+            variables.
         due: the step at which the cell is decided if nothing is stated before; None if there is
             no such step.
-        fails: whether it is violated then.
+        fails: whether the cell is then violated.
     """
 
     axiom: str
@@ -89,26 +90,19 @@ class OpenCell:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the cell as data."""
-        return {
-            "axiom": self.axiom,
-            "binding": dict(self.binding),
-            "time": self.time,
-            "needs": self.needs,
-            "due": self.due,
-            "fails": self.fails,
-        }
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
 class AxiomStanding:
-    """The state of an axiom.
+    """The state of an axiom in a watch.
 
     Args:
-        axiom: its name.
+        axiom: the name of the axiom.
         violations: the number of violated cells so far.
-        recent: the number of these within the window of the last steps.
+        recent: the number of violated cells in the window of the last steps.
         rate: `recent` per step.
-        open: the number of cells that wait for something.
+        open: the number of open cells.
         last: the step of the last violation, if there was one.
     """
 
@@ -121,11 +115,4 @@ class AxiomStanding:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the state as data."""
-        return {
-            "axiom": self.axiom,
-            "violations": self.violations,
-            "recent": self.recent,
-            "rate": self.rate,
-            "open": self.open,
-            "last": self.last,
-        }
+        return asdict(self)

@@ -1,4 +1,4 @@
-"""Sets of bindings: where a formula may be true, found by joining what is stated."""
+"""Sets of bindings for which a formula may be true, found by joining the stated facts."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from fotltn.monitor.roster import Key, Roster
 
 
 class Extent(NamedTuple):
-    """Bindings of some axes, or all others.
+    """A set of bindings, or the complement of a set.
 
     Args:
-        axes: what the bindings are of.
+        axes: the axes of the bindings.
         keys: the bindings.
-        inside: whether it is these; otherwise all but these.
-        exact: whether the formula is true for all of it, and not for some of it alone.
+        inside: whether the extent is these bindings; otherwise, all others.
+        exact: whether the formula is true for every binding of the extent.
     """
 
     axes: Axes
@@ -28,7 +28,7 @@ class Extent(NamedTuple):
     exact: bool
 
     def every(self, axes: Axes, roster: Roster) -> Iterable[Key]:
-        """All its bindings of these axes."""
+        """Return all bindings of the extent, over more axes."""
         if self.inside:
             return widened(self.axes, self.keys, axes, roster)
         keys = widened((), {()}, axes, roster)
@@ -43,7 +43,7 @@ EVERYTHING = Extent((), frozenset(), False, False)
 
 
 def picker(axes: Axes, wanted: Axes) -> Callable[[Key], Key] | None:
-    """What gives the part of a binding that is of some of its axes; None if that is all of it."""
+    """Return a function that takes some axes out of a binding; None if it would take all."""
     places = [axes.index(a) for a in wanted]
     if places == list(range(len(axes))):
         return None
@@ -54,7 +54,7 @@ def picker(axes: Axes, wanted: Axes) -> Callable[[Key], Key] | None:
 
 
 def widened(mine: Axes, keys: Iterable[Key], axes: Axes, roster: Roster) -> Iterable[Key]:
-    """Bindings of more axes, or of the same in another order."""
+    """Return bindings over more axes, or over the same axes in another order."""
     if mine == axes or not keys:
         return keys
     missing = [a for a in axes if a not in mine]
@@ -65,7 +65,7 @@ def widened(mine: Axes, keys: Iterable[Key], axes: Axes, roster: Roster) -> Iter
 
 
 def meet(parts: Sequence[Extent]) -> Extent:
-    """The bindings that are in all of some extents: what is least is joined first."""
+    """Return the intersection of extents; the smallest are joined first."""
     exact = True
     narrow: list[tuple[Axes, Set[Key]]] = []
     others: list[Extent] = []
@@ -105,7 +105,7 @@ def meet(parts: Sequence[Extent]) -> Extent:
 
 
 def joined(parts: dict[Axes, Set[Key]]) -> tuple[Axes, Set[Key]]:
-    """The bindings of all axes whose parts are in sets of bindings of some of them."""
+    """Return the natural join of sets of bindings, and its axes."""
     order = sorted(parts, key=lambda axes: (-len(axes), len(parts[axes])))
     axes = order.pop(0)
     keys = parts[axes]
@@ -115,7 +115,7 @@ def joined(parts: dict[Axes, Set[Key]]) -> tuple[Axes, Set[Key]]:
         if within is not None:
             order.remove(within)
             pick = picker(axes, within)
-            assert pick is not None  # other orders of axes are other bindings
+            assert pick is not None  # `within` has fewer axes, or another order
             inside = parts[within].__contains__
             keys = set(compress(keys, map(inside, map(pick, keys))))
             continue
@@ -129,13 +129,13 @@ def joined(parts: dict[Axes, Set[Key]]) -> tuple[Axes, Set[Key]]:
             index.setdefault(there(key) if there else key, []).append(more(key) if more else key)
         keys = {(*key, *end) for key in keys for end in index.get(here(key) if here else key, ())}
         axes = (*axes, *rest)
-    if order:  # there are none, whatever the other axes
+    if order:  # the join is empty; its axes are still all axes
         axes = (*axes, *dict.fromkeys(a for other in order for a in other if a not in axes))
     return axes, keys
 
 
 def union(parts: Sequence[Extent], roster: Roster) -> Extent:
-    """The bindings that are in one of some extents."""
+    """Return the union of extents."""
     exact = all(part.exact for part in parts)
     first = parts[0]
     alike = all(part.axes == first.axes for part in parts)

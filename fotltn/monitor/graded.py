@@ -1,8 +1,8 @@
-"""Degrees of axioms in constant memory: what of them is settled, whatever comes.
+"""Degrees of axioms in constant memory.
 
-An axiom is taken apart at its top, where it is read at few points: quantifiers, connectives, X, and
-the outermost F, G, U and R. What is below are series, evaluated on the last points, and added to
-totals as soon as no later point can change them.
+An axiom is split at its top, where it is read at few time points: quantifiers, connectives, X, and
+the outermost F, G, U and R are *pieces*. The formulas below them are series. Series are evaluated
+on the last points, and added to totals as soon as no later point can change them.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from fotltn.logic import core as c
 from fotltn.logic.signature import Signature
 from fotltn.monitor.domain import Array, Axes, Domain, Stranger
 from fotltn.monitor.numbering import Numbering
+from fotltn.monitor.obligations import ENDLESS
 from fotltn.monitor.series import GrowingError, Series, Streams
 from fotltn.monitor.totals import Total, aggregator, joined
 from fotltn.monitor.window import RecentPoints
@@ -28,24 +29,22 @@ from fotltn.semantics.operators import operators
 from fotltn.semantics.tables import Value, align
 from fotltn.tree import children
 
-#: The last point of what looks at all that come.
-ENDLESS = 1 << 62
-
 
 @dataclass(slots=True)
 class Piece:
-    """A part of an axiom that is read at one point, the anchor.
+    """A part of an axiom that is read at one time point, the anchor.
 
     Args:
-        node: the part; None if it is a series, which needs no parts.
-        anchor: the point.
-        args: the numbers of its parts.
-        series: what is evaluated at points: of a series, itself; of F, G, U and R, the operands;
-            of a quantifier, its guard.
+        node: the part; None if it is a series.
+        anchor: the time point.
+        args: the numbers of the pieces below.
+        series: the series to evaluate: the piece itself, the operands of F, G, U or R, or the
+            guard of a quantifier.
         done: the first point that is not in the totals yet.
-        value: at the anchor, if it is settled; of a guard, Booleans.
-        axes: of the totals.
-        totals: of F and G, the total; of U and R, that of witnesses and that of what comes before.
+        value: the value at the anchor, once no later point can change it; for a guard, Booleans.
+        axes: the axes of the totals.
+        totals: for F and G, one total; for U and R, the total of witnesses and the total of the
+            points before a witness.
     """
 
     node: c.AnyFormula | None
@@ -59,19 +58,19 @@ class Piece:
 
     @property
     def last(self) -> int:
-        """The last point that F, G, U or R at the anchor looks at, however long the trace."""
+        """The last point that F, G, U or R at the anchor reads, if the trace is long enough."""
         assert isinstance(self.node, c.Aggregate | c.Until)
         high = self.node.window.high
         return self.anchor + high if high is not None else ENDLESS
 
 
 class Graded:
-    """The axioms whose degrees need constant memory."""
+    """The axioms whose degrees need only constant memory."""
 
     def __init__(
         self, signature: Signature, semantics: Semantics, domain: Domain, intake: Numbering
     ) -> None:
-        """No axioms yet."""
+        """Start without axioms."""
         self.signature, self.semantics, self.domain = signature, semantics, domain
         self.ops = operators(semantics)
         self.recent = RecentPoints(signature, domain, intake, semantics, self.ops)
@@ -81,14 +80,14 @@ class Graded:
         self.steady = False
 
     def add(self, name: str, formula: c.Formula) -> None:
-        """Follow an axiom, too.
+        """Follow one more axiom.
 
         Raises:
-            GrowingError: it needs the whole history.
+            GrowingError: the axiom needs the whole trace.
         """
         means = [a for a in self.semantics.aggregations if isinstance(a, PMean)]
         if self.semantics.log_space and any(a.p < math.inf for a in means):
-            raise GrowingError("means in log space are not added to")
+            raise GrowingError("means in log space have no running total")
         parts = self.streams.parts(formula)
         pieces: list[Piece] = []
         numbers: dict[tuple[c.Formula, int], int] = {}
@@ -115,7 +114,7 @@ class Graded:
     def _piece(
         self, formula: c.Formula, anchor: int, parts: Mapping[c.Core, Series | str]
     ) -> tuple[Piece, list[tuple[c.Formula, int]]]:
-        """A part, and what it has to be read of first."""
+        """Return a piece, and the formulas below it with their anchors."""
         series = parts[formula]
         if isinstance(series, Series):
             return Piece(None, anchor, series=(series,)), []
@@ -152,10 +151,16 @@ class Graded:
         functions: Mapping[str, Array],
         ends: Sequence[int] = (),
     ) -> Graded:
-        """Take in points: tables with axes (step, arguments …).
+        """Add time points.
 
-        Returns these axioms as they were when there were so many points, one row for each of some
-        ends. They have to be steady before; then the last points are the same to all of them.
+        Args:
+            added: the number of points.
+            tables: the degrees of predicates, with axes (step, arguments …).
+            functions: the values of functions, with the same axes.
+            ends: numbers of points at which values are wanted. The axioms must be steady before.
+
+        Returns:
+            These axioms as they were at each of the ends, one row for each.
         """
         self.recent.push(added, tables, functions)
         known: dict[c.Formula, Value] = {}
@@ -168,12 +173,12 @@ class Graded:
         return rows
 
     def _unsettled(self) -> int:
-        """How many points tell the degrees at all points that are not settled, once steady."""
+        """Return how many last points decide all degrees that may still change, once steady."""
         ahead = [s.reach for p in self.pieces for s in p.series if s.reach.ahead]
         return max((r.back + r.ahead for r in ahead), default=1)
 
     def _is_steady(self) -> bool:
-        """Whether all that is read at single points is settled, and all windows are full."""
+        """Return whether all values at anchors are settled, and all windows are full."""
         recent = self.recent
         return recent.length >= recent.need - 1 and all(map(self._is_settled, self.pieces))
 
@@ -187,9 +192,9 @@ class Graded:
     def _settle(
         self, piece: Piece, known: dict[c.Formula, Value], ends: Sequence[int] = ()
     ) -> Piece:
-        """Take in what no later point can change; the piece as it was at some ends."""
+        """Add what no later point can change, and return the piece as it was at some ends."""
         ahead = max((s.reach.ahead for s in piece.series), default=0)
-        # Points before this are settled.
+        # No later point can change the series before this point.
         stop = self.recent.count - ahead
         if isinstance(piece.node, c.Aggregate | c.Until):
             stop = min(stop, piece.last + 1)
@@ -209,13 +214,13 @@ class Graded:
         return piece
 
     def value(self, series: Series, known: dict[c.Formula, Value]) -> Value:
-        """A series at every recent point, if the trace ends with them."""
+        """Return the value of a series at every recent point, if the trace ended now."""
         if series.formula not in known:
             known[series.formula] = self.recent.evaluate(series.formula)
         return known[series.formula]
 
     def anchored(self, piece: Piece, known: dict[c.Formula, Value]) -> Value:
-        """A series, or a guard, at its anchor."""
+        """Return the value of a series or a guard at its anchor."""
         (series,) = piece.series
         if piece.node is None:
             return self.at(piece, self.value(series, known))
@@ -223,12 +228,12 @@ class Graded:
         return self.at(piece, crisp.evaluate(series.formula, tables))
 
     def at(self, piece: Piece, value: Value) -> Value:
-        """A value at the anchor of a piece, from that at recent points."""
+        """Return the value at the anchor of a piece, from its values at recent points."""
         here = piece.anchor - self.recent.start
         return Value(value.axes, value.tensor[..., here : here + 1].clone())
 
     def empty(self, piece: Piece, axes: Axes) -> tuple[Total, ...]:
-        """The totals of F, G, U or R over nothing."""
+        """Return the totals of F, G, U or R over no points."""
         kinds = [piece.node.universal] if isinstance(piece.node, c.Aggregate) else [False, True]
         shape = (1, *self.domain.shape(axes))
         return tuple(aggregator(self.ops, self.semantics, k, time=True).empty(shape) for k in kinds)
@@ -236,9 +241,13 @@ class Graded:
     def added(
         self, piece: Piece, totals: tuple[Total, ...], values: list[Tensor], end: int
     ) -> tuple[Total, ...]:
-        """The totals of F, G, U or R with the points that are not in them yet, up to an end.
+        """Return the totals of F, G, U or R with all further points up to an end.
 
-        The values of its series have the axes (trace, axes …, time), and are at recent points.
+        Args:
+            piece: the piece.
+            totals: its totals up to `piece.done`.
+            values: the values of its series at recent points, with axes (trace, axes …, time).
+            end: the first point that is not added.
         """
         first = self.recent.start
         if end <= piece.done:
@@ -264,7 +273,7 @@ class Graded:
     def added_by_each(
         self, piece: Piece, totals: tuple[Total, ...], values: list[Tensor], ends: Sequence[int]
     ) -> tuple[Total, ...]:
-        """The same up to each of several ends, one row for each."""
+        """Return the totals up to each of several ends, one row for each."""
         if isinstance(piece.node, c.Aggregate):
             (total,) = totals
             (u,) = values
@@ -282,7 +291,7 @@ class Graded:
     # --- entities -----------------------------------------------------------------------------
 
     def grow(self, kind: Stranger) -> None:
-        """One more entity, who is as a stranger of that kind was. It is numbered afterwards."""
+        """Add an entity, which takes over the values of a stranger. It is numbered afterwards."""
         recent = self.recent
         recent.grow(kind)
         for piece in self.pieces:

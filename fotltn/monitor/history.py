@@ -1,4 +1,4 @@
-"""The whole trace, for axioms whose value cannot be updated in constant memory."""
+"""The whole trace, for axioms that cannot be followed in constant memory."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import torch
 
 from fotltn.evaluation import evaluate_all
 from fotltn.logic import core as c
+from fotltn.logic.parts import moves
 from fotltn.logic.signature import Signature
 from fotltn.monitor.cells import Columns
 from fotltn.monitor.domain import Array
@@ -24,10 +25,10 @@ if TYPE_CHECKING:  # most axioms need no history, and reading tables loads pyarr
 
 
 class History:
-    """The facts of all steps that some formulas need, and the values of these formulas."""
+    """The facts of all steps that some formulas need, to evaluate these formulas."""
 
     def __init__(self, signature: Signature, columns: Columns, intake: Numbering) -> None:
-        """Nothing is kept for no formulas."""
+        """Start without formulas; nothing is kept for them."""
         self.signature, self.columns, self.intake = signature, columns, intake
         self.domain = columns.domain
         self.formulas: dict[str, c.Formula] = {}
@@ -36,16 +37,22 @@ class History:
         self.results: dict[str, list[Array]] = {}
 
     def add(self, name: str, formula: c.Formula) -> None:
-        """Keep what a formula needs."""
+        """Keep the predicates and functions of a formula."""
         self.formulas[name] = formula
         for node in postorder(formula):
-            if isinstance(node, c.Atom) and not self.signature.predicates[node.predicate].static:
+            if isinstance(node, c.Atom) and moves(node, self.signature):
                 self.facts.setdefault(node.predicate, [])
-            if isinstance(node, c.Apply) and not self.signature.functions[node.function].static:
+            if isinstance(node, c.Apply) and moves(node, self.signature):
                 self.results.setdefault(node.function, [])
 
     def run(self, count: int, degrees: Array, results: Mapping[str, Array]) -> None:
-        """Keep some steps: degrees with axes (column, step), and tables of functions."""
+        """Keep steps.
+
+        Args:
+            count: the number of steps.
+            degrees: degrees with axes (column, step).
+            results: the values of functions, with axes (step, arguments …).
+        """
         tables = self.columns.tables(degrees) if self.facts else {}
         for name, chunks in self.facts.items():
             table = tables[name][(slice(None), *self.domain.named(self.columns.sorts[name]))]
@@ -59,7 +66,7 @@ class History:
     def values(
         self, names: Iterable[str], semantics: Semantics, *, threshold: float
     ) -> dict[str, float]:
-        """The values of formulas if the trace ended now; under `crisp`, 0 or 1."""
+        """Return the values of formulas if the trace ended now; under `crisp`, 0 or 1."""
         chosen = {n: self.formulas[n] for n in names}
         if not chosen:
             return {}
@@ -68,11 +75,11 @@ class History:
         return {n: float(v.tensor[0, 0]) for n, v in values.items()}
 
     def truth(self, names: Iterable[str], *, threshold: float) -> dict[str, bool]:
-        """The truth of formulas if the trace ended now."""
+        """Return the truth of formulas if the trace ended now."""
         return {n: v == 1 for n, v in self.values(names, CRISP, threshold=threshold).items()}
 
     def _tables(self) -> Tables:
-        """The trace as tables, without those who have not come."""
+        """Return the trace as tables, without strangers."""
         from fotltn.grounding.dense import tables_of_facts
         from fotltn.grounding.facts import Facts
 
@@ -103,25 +110,25 @@ class History:
         )
 
     def _named(self, name: str, table: Array) -> Array:
-        """The table of a function without those who have not come."""
+        """Return the table of a function without strangers."""
         here = self.domain.named(self.signature.functions[name].sorts)
         return table[(slice(None), *here)]
 
     def _padded(self, name: str, table: Array) -> Array:
-        """A table as large as it is now: who came later had the default."""
+        """Return a table for all present entities; those that came later have the default."""
         sizes = [len(self.domain.names[s]) for s in self.signature.functions[name].sorts]
         more = [(0, size - old) for size, old in zip(sizes, table.shape[1:], strict=True)]
         return np.pad(table, [(0, 0), *more], constant_values=self.intake.default or 0)
 
     def _numbered(self, name: str, table: Array) -> torch.Tensor:
-        """A table of a function with axes (trace, arguments …, time), and results by number."""
+        """Return a function's table with axes (trace, arguments …, time), entities by number."""
         result = self.signature.functions[name].result
         moved = torch.from_numpy(np.moveaxis(table, 0, -1).copy()).unsqueeze(0)
         return moved if result == c.REAL else moved - self.domain.strangers(result)
 
 
 def _rows(places: Array, degrees: Array) -> Rows:
-    """Rows from times and arguments, side by side."""
+    """Return rows from an array whose columns are the time and the arguments."""
     from fotltn.grounding.collect import Rows
 
     trace = np.zeros(len(places), dtype=np.int64)

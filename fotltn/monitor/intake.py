@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
-from fotltn.errors import DataError, name_hint
+from fotltn.errors import DataError
 from fotltn.logic import core as c
 from fotltn.logic.signature import Signature
-from fotltn.monitor.checks import Checked, Checker
+from fotltn.monitor.checks import Checked, Checker, contradiction, too_late
 from fotltn.monitor.loop import entries_of, learn_texts
 from fotltn.monitor.roster import Key, Roster
 from fotltn.monitor.steps import Header, TraceStep, wrong
-from fotltn.syntax import theory as th
 
-_MOST_KNOWN = 200_000  # facts that were checked before
+_MOST_KNOWN = 200_000  # most checked facts to remember
 
-#: Where the bits of a fact are.
+#: Where the bits of a fact are: the facts of its predicate, and its arguments.
 Entry = tuple[dict[Key, int], Key]
 
-#: Entities that come with a step: sorts and names.
+#: The sorts and names of entities that come with a step.
 Arrivals = dict[tuple[str, str], None]
 
 
 def fixed_sorts(signature: Signature, header: Header) -> set[str]:
-    """The sorts all of whose entities are named in the first line."""
+    """Return the sorts whose entities must all be named in the first line."""
     if header.closed:
         return set(signature.sorts)
     return {
@@ -40,18 +39,15 @@ class Intake:
     """Checks steps against a signature and enters them into a roster.
 
     Attributes:
-        closed: the sorts of which nobody new may come.
+        closed: the sorts that get no new entities.
         begun: whether there was a step.
-        known: where the bits of facts are, by these and by their texts.
-        heard: by sort and name, the last step at which something was true.
+        known: where the bits of a fact are, by fact and by its text.
+        heard: by sort and name, the last step at which a fact about the entity was true.
     """
 
     def __init__(self, signature: Signature, roster: Roster) -> None:
-        """Nobody is there but constants."""
+        """Start before the header."""
         self.signature, self.roster = signature, roster
-        self.declared: dict[str, th.PredicateDecl | th.RelationDecl | th.FunctionDecl] = {
-            **signature.predicates, **signature.relations, **signature.functions,
-        }  # fmt: skip
         self.checker = Checker(signature)
         self.closed: set[str] = set()
         self.begun = False
@@ -62,18 +58,12 @@ class Intake:
     # --- the beginning -------------------------------------------------------------------------
 
     def header(self, header: Header) -> None:
-        """Take in what is known before the first step.
+        """Enter a header.
 
         Raises:
-            DataError: something in it does not fit the theory.
+            DataError: the header does not fit the theory.
         """
-        self.checker.entities(header)
-        checked = self.checker.check(header)
-        for item in checked:
-            if not self._is_static(item.symbol):
-                raise wrong(
-                    header, f"'{item.symbol}' changes over time, so it belongs to a step", item.path
-                )
+        checked = self.checker.header(header)
         self.roster.default = header.default
         for sort, names in header.entities.items():
             for name in names:
@@ -84,14 +74,14 @@ class Intake:
     # --- steps ---------------------------------------------------------------------------------
 
     def again(self, text: str) -> bool:
-        """Enter a line all of whose facts were written so before; whether it is one."""
+        """Enter a line if all its facts are known by their text; return whether they are."""
         if not self.begun or self.roster.results:
             return False
         entries = entries_of(text, self.known)
         return entries is not None and self._noted(*entries)
 
     def repeated(self, step: TraceStep) -> bool:
-        """Enter a step all of whose facts were checked before; whether it is one."""
+        """Enter a step if all its facts were checked before; return whether they were."""
         if not self.begun or step.values or self.roster.results:
             return False
         known = self.known
@@ -117,7 +107,7 @@ class Intake:
         return True
 
     def _noted(self, plain: list[Entry], graded: list[Entry], degrees: list[float]) -> bool:
-        """Note facts that are known, unless their degrees have to be checked."""
+        """Enter known facts and return True, unless a fact may have two degrees."""
         if graded:
             both = {id(entry) for entry in plain} | {id(entry) for entry in graded}
             if len(both) < len(plain) + len(graded):
@@ -126,42 +116,37 @@ class Intake:
         return True
 
     def check(self, step: TraceStep) -> tuple[list[Checked], Arrivals]:
-        """The facts and values of a step, and who comes with it.
+        """Return the facts and values of a step, and the entities that come with it.
 
         Raises:
-            DataError: something in it does not fit the theory, or what is known.
+            DataError: the step does not fit the theory, or contradicts earlier steps.
         """
         checked = self.checker.check(step)
         return checked, self.arrivals(step, checked)
 
     def arrivals(self, step: TraceStep, checked: Sequence[Checked]) -> Arrivals:
-        """Who comes with a step.
+        """Return the entities that come with a step.
 
         Raises:
-            DataError: something in it does not fit what is known.
+            DataError: the step contradicts earlier steps, or lacks a value of a function.
         """
         roster = self.roster
-        stated: dict[tuple[str, Key], Any] = {}
         new: Arrivals = {}
         for item in checked:
-            if item.symbol not in self.signature.relations:
-                old = stated.setdefault((item.symbol, item.args), item.value)
-                if old != item.value:
-                    raise contradiction(step, item, old)
-            for sort, name in self._mentions(item):
+            for sort, name in self.checker.mentions(item):
                 if name not in roster.came[sort]:
                     if sort in self.closed:
-                        raise self._unknown(step, item, sort, name)
+                        raise self.checker.unknown(step, item, sort, name, roster.came[sort])
                     new[sort, name] = None
         for item in checked:
-            if self._is_static(item.symbol):
+            if self.checker.is_static(item.symbol):
                 self._check_static(step, item, new)
         if not isinstance(step, Header):
-            self._complete(step, stated)
+            self._complete(step, {(item.symbol, item.args) for item in checked})
         return new
 
     def enter(self, step: TraceStep, checked: Sequence[Checked], new: Arrivals) -> None:
-        """Enter what was checked, and who comes."""
+        """Enter checked facts and values, and new entities."""
         for sort, name in new:
             self.roster.add(sort, name, self.roster.now if self.begun else 0)
         if not isinstance(step, Header):
@@ -172,7 +157,7 @@ class Intake:
         degrees: list[float] = []
         for item in checked:
             name, args = item.symbol, item.args
-            if self._is_static(name):
+            if self.checker.is_static(name):
                 self._fix(item)
             elif name in self.signature.functions:
                 self.roster.results[name][-1][args] = item.value
@@ -193,7 +178,7 @@ class Intake:
     def _note(
         self, plain: Sequence[Entry], graded: Sequence[Entry], degrees: Sequence[float]
     ) -> None:
-        """Note what is true at the next step of the batch."""
+        """Set the bits of the facts that are true at the next step of the batch."""
         roster = self.roster
         bit = 1 << roster.count
         if bit == 1:
@@ -219,27 +204,25 @@ class Intake:
             roster.fix(name, args, item.value)
 
     def _check_static(self, step: TraceStep, item: Checked, new: Arrivals) -> None:
-        """What is static is said once; after the first step, of somebody who comes alone."""
+        """Refuse a static fact that changes, or that comes later than its entities."""
         name = item.symbol
         if name not in self.signature.predicates:
             if self.begun:
-                raise wrong(
-                    step, f"'{name}' does not change, so it belongs to the first line", item.path
-                )
+                raise too_late(step, item)
             old = self.roster.fixed.get(name, {}).get(item.args, item.value)
             if old != item.value:
                 raise contradiction(step, item, old)
             return
-        if self.begun and any(mention in new for mention in self._mentions(item)):
+        if self.begun and any(mention in new for mention in self.checker.mentions(item)):
             return
         old = self.roster.static[name].get(item.args, 0.0 if self.begun else item.value)
         if (old >= self.roster.threshold) != (item.value >= self.roster.threshold):
-            hint = "it is static: it cannot change for those who are there"
+            hint = "it is static: it cannot change for entities that are present"
             more = "; state it in the first line, or when an entity comes" * self.begun
             raise contradiction(step, item, old, hint + more)
 
-    def _complete(self, step: TraceStep, stated: Mapping[tuple[str, Key], Any]) -> None:
-        """Every function that changes has a value for all arguments; at first, every function."""
+    def _complete(self, step: TraceStep, stated: Collection[tuple[str, Key]]) -> None:
+        """Refuse a step that lacks a value of a function; static ones belong to the first step."""
         roster = self.roster
         for name, function in self.signature.functions.items():
             if function.static and self.begun:
@@ -255,10 +238,10 @@ class Intake:
                     raise DataError(f"the function {missing} in the first line")
                 raise wrong(step, missing, ("values",))
 
-    # --- who is forgotten ----------------------------------------------------------------------
+    # --- entities to forget --------------------------------------------------------------------
 
     def hear(self) -> None:
-        """Note of whom something was true in a batch."""
+        """Note the entities about which a fact was true in a batch."""
         roster, heard = self.roster, self.heard
         for sort, names in roster.came.items():
             known = heard.setdefault(sort, {})
@@ -272,7 +255,7 @@ class Intake:
                     heard[sort][name] = max(step, heard[sort][name])
 
     def gone(self, since: int) -> dict[str, set[str]]:
-        """Those of whom nothing was true since a step, by sort."""
+        """Return, by sort, the entities about which no fact was true since a step."""
         gone: dict[str, set[str]] = {}
         for sort, known in self.heard.items():
             for name, step in known.items():
@@ -285,35 +268,3 @@ class Intake:
         if gone:
             self.known.clear()
         return gone
-
-    # --- names ---------------------------------------------------------------------------------
-
-    def _mentions(self, item: Checked) -> list[tuple[str, str]]:
-        """The entities that a fact or value names, with their sorts."""
-        decl = self.declared[item.symbol]
-        mentions = list(zip(decl.sorts, item.args, strict=True))
-        if isinstance(decl, th.FunctionDecl) and decl.result != c.REAL:
-            mentions.append((decl.result, item.value))
-        return mentions
-
-    def _is_static(self, symbol: str) -> bool:
-        decl = self.declared[symbol]
-        return isinstance(decl, th.RelationDecl) or decl.static
-
-    def _unknown(self, step: TraceStep, item: Checked, sort: str, name: str) -> DataError:
-        reason = "all its entities are named in the first line"
-        if any(sort in f.sorts for f in self.signature.functions.values()):
-            reason = "functions take it, so its entities are named in the first line"
-        where = [n for _, n in self._mentions(item)].index(name) + 1
-        hint = name_hint(name, self.roster.came[sort])
-        return wrong(
-            step, f"'{name}' is no entity of sort '{sort}': {reason}", (*item.path, where), hint
-        )
-
-
-def contradiction(step: TraceStep, item: Checked, old: Any, hint: str | None = None) -> DataError:
-    """An error: a fact, or a function, has two values."""
-    words = f"'{item.symbol}' of ({', '.join(item.args)}) has two values"
-    if not isinstance(item.value, str):
-        words = words.replace("has two values", f"is {item.value:g} here, but {old:g} before")
-    return wrong(step, words, item.path, hint)

@@ -1,12 +1,12 @@
 """The folder from which a watch continues after it was stopped, however it was stopped.
 
-    watch.json           what was known after some step, and where the input continues
+    watch.json           a snapshot after some step, and the place where the input continues
     events.jsonl         every event, once
-    now.json             the state of axioms and open cells, for a page that follows
-    input-COUNT.jsonl    steps since then, of an input that cannot be read again
+    now.json             the state of axioms and open cells, for the page of the watch
+    input-COUNT.jsonl    the steps since the snapshot, if the input cannot be read again
 
-Events come in one order, whatever steps are taken at once. So after a stop, steps since the
-snapshot are taken again, and as many events as `events.jsonl` has beyond it are known already.
+The order of events does not depend on how many steps are taken at once. So after a stop, the watch
+repeats the steps since the snapshot, and skips as many events as `events.jsonl` already has.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from fotltn.monitor.events import SCHEMA, CellEvent
 from fotltn.monitor.watch import Watch
 from fotltn.strict_json import JsonError, read_json
 
-#: The file of how a watch stands now.
+#: The file with the present state of a watch.
 NOW = "now.json"
 
-_ANY_BYTES = "surrogateescape"  # how lines that are no text are kept as they came
-_SHOWN = 200  # open cells that are told of
+_ANY_BYTES = "surrogateescape"  # keeps the bytes of lines that are not text
+_SHOWN = 200  # most open cells in `now.json`
 _DAMAGES = (JsonError, AttributeError, LookupError, TypeError, ValueError)
-_SHARE = 0.05  # of the time that telling may take
+_SHARE = 0.05  # largest share of the time for writing `now.json`
 
 
 class Journal:
     """Writes the events and snapshots of a watch into a folder.
 
     Attributes:
-        place: where the input goes on after the snapshot, in the words of its source.
-        again: steps that came after the snapshot, and cannot be read from the source again.
-        header: the first line, if it was one.
-        input_path: the file that they are in.
+        place: where the input continues after the snapshot, in the terms of its source.
+        again: the steps since the snapshot, if the source cannot be read again.
+        header: the first line, if it was a header.
+        input_path: the file with the steps in `again`.
         broken: whether events or lines could not be written; then the last snapshot stays.
     """
 
@@ -69,10 +69,10 @@ class Journal:
             raise DataError(f"cannot write {folder}: {error.strerror}") from None
 
     def resume(self, watch: Watch) -> bool:
-        """Bring a watch to the last snapshot; whether there was one.
+        """Restore a watch from the last snapshot; return whether there was one.
 
         Raises:
-            DataError: it is of another theory, or damaged.
+            DataError: the snapshot belongs to another theory or other options, or is damaged.
         """
         path = self.folder / "watch.json"
         size = 0
@@ -102,19 +102,19 @@ class Journal:
         return self.folder / f"input-{watch.count}.jsonl"
 
     def lost(self) -> None:
-        """Go on from the snapshot though the lines after it do not come again."""
+        """Continue from the snapshot, although the lines after it cannot be read again."""
         self.number += self._known
         self._known = 0
 
     def note(self, lines: Iterable[str]) -> None:
-        """Keep lines of an input that cannot be read again, before they are taken."""
+        """Keep lines of an input that cannot be read again, before the watch takes them."""
         if self._input is not None:
             with self._writing(self._input):
                 self._input.write(_joined(lines))
                 self._input.flush()
 
     def refuse(self, lines: Sequence[str]) -> None:
-        """Leave out the first of the last lines that are kept: it is no step."""
+        """Remove the first of the last kept lines, because it is not a step."""
         if self._input is not None:
             self._input.truncate(os.fstat(self._input.fileno()).st_size - len(_joined(lines)))
             self.note(lines[1:])
@@ -122,12 +122,12 @@ class Journal:
     def write(
         self, events: Iterable[CellEvent], tell: Callable[[CellEvent], None] | None = None
     ) -> None:
-        """Write events, and tell of those that were not written before.
+        """Write events, and pass each to `tell` unless an earlier run wrote it.
 
-        If an error ends them, those before it are written and told of.
+        If an error interrupts the events, those before it are still written and passed on.
 
         Raises:
-            DataError: they cannot be written. Another run finds them again.
+            DataError: the events cannot be written. The next run finds them again.
         """
         fresh = []
         lines = []
@@ -150,10 +150,10 @@ class Journal:
                     tell(event)
 
     def tell(self, watch: Watch, *, at_once: bool = False) -> None:
-        """Write how a watch stands, once a second at most, and seldom where that takes long.
+        """Write the state of a watch, at most once a second, and less often if it takes long.
 
         Raises:
-            DataError: it cannot be written.
+            DataError: the state cannot be written.
         """
         began = time.monotonic()
         if began < self._tell_at and not at_once:
@@ -173,14 +173,14 @@ class Journal:
         """Write a snapshot, from which another run continues.
 
         Args:
-            watch: what is saved.
-            place: where its source goes on.
-            rest: lines that were noted, and not yet taken.
+            watch: the watch to save.
+            place: where its source continues.
+            rest: lines that were kept, and not yet taken.
 
         Raises:
-            DataError: it cannot be written; the one before it stays.
+            DataError: the snapshot cannot be written; the one before it stays.
         """
-        if self._known or self.broken:  # not yet where the last run was stopped
+        if self._known or self.broken:  # the last run got further
             return
         with self._writing(self._events):
             os.fsync(self._events.fileno())
@@ -206,16 +206,16 @@ class Journal:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Give the files back."""
+        """Close the files."""
         for file in (self._events, self._input):
-            # What could not be written is tried once more.
+            # Closing tries once more to write what could not be written.
             with suppress(OSError) if self.broken else nullcontext():
                 if file is not None:
                     file.close()
 
     @contextmanager
     def _writing(self, file: BinaryIO) -> Iterator[None]:
-        """Say which file cannot be written."""
+        """Turn an error of the system into one that names the file."""
         try:
             yield
         except OSError as error:
@@ -227,9 +227,9 @@ def _check_types(saved: Any) -> None:
     numbers = {"events": saved["events"], "bytes": saved["bytes"], "count": saved["watch"]["count"]}
     for key, value in numbers.items():
         if type(value) is not int or value < 0:
-            raise TypeError(f"'{key}' is no number of them")
+            raise TypeError(f"'{key}' is not a count")
     if not isinstance(saved["header"], str | None):
-        raise TypeError("'header' is no line")
+        raise TypeError("'header' is not a line")
 
 
 def _joined(lines: Iterable[str]) -> bytes:
@@ -237,7 +237,7 @@ def _joined(lines: Iterable[str]) -> bytes:
 
 
 def _whole_lines(path: Path, start: int) -> int:
-    """Cut off a line that was not written to its end; how many lines there are."""
+    """Cut off a line that was not written to its end; return the number of lines."""
     if not path.exists():
         return 0
     with path.open("rb+") as file:

@@ -1,8 +1,9 @@
-"""From the states of automata to what is certain of each axiom, for many steps and axioms at once.
+"""Turn the states of automata into verdicts, for many steps and axioms at once.
 
-What is known of a formula are bits of `Flag`. Those of ∧ and ∀ are joined by or of LOST, NOT_END
-and NOT_SURE, those of ∨ and ∃ by or of their negations. Most axioms are a leaf under quantifiers of
-one kind, so that one look-up joins all their bindings. The others are put together part by part.
+The knowledge about a formula is a set of bits of `Flag`. For ∧ and ∀, the bits LOST, NOT_END and
+NOT_SURE of the parts are joined by or; for ∨ and ∃, the bits of the negations. Most axioms are one
+leaf under quantifiers of one kind, so one look-up joins all their bindings. Other axioms are
+computed part by part.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ from fotltn.monitor.domain import Array, Axes, aligner
 from fotltn.monitor.table import Flag
 from fotltn.tree import postorder
 
-#: What is known of an axiom as a number; the first two are open, and what it would be at the end.
+#: Verdicts as numbers. The first two are open, with the truth if the trace ended now.
 FALSE_NOW, TRUE_NOW, SURE, LOST = range(4)
 
 _EVERY = 63
-_STRANGER = Flag.NOT_SURE | Flag.NOT_LOST  # strangers are not there, but may come
+_STRANGER = Flag.NOT_SURE | Flag.NOT_LOST  # strangers are not present, but may come
 
 
 def _completed(bits: int, universal: bool) -> int:
-    """All flags of ∀ (or ∃), of which the bits that are joined by or are known."""
+    """Return all flags of ∀ (or ∃), given the bits that are joined by or."""
     half = bits & 7 if universal else bits >> 3
     return half | (half ^ 7) << 3 if universal else half << 3 | half ^ 7
 
@@ -46,7 +47,7 @@ def _code(flags: int) -> int:
 
 
 _CODES = np.array([_code(flags) for flags in range(64)], dtype=np.int8)
-_FLAT_CODES = _CODES[_COMPLETED].reshape(-1)  # of ∃, then of ∀
+_FLAT_CODES = _CODES[_COMPLETED].reshape(-1)  # for ∃, then for ∀
 
 Known = dict[c.Core, tuple[Axes, Array]]
 
@@ -55,7 +56,7 @@ class Judge:
     """Verdicts on the axioms that automata follow."""
 
     def __init__(self, crisp: Crisp, signature: Signature) -> None:
-        """Nothing is judged before the first `renew`."""
+        """Prepare; call `renew` before judging."""
         self.crisp, self.domain, self.signature = crisp, crisp.domain, signature
         self.flat: list[int] = []
         self.rest: list[int] = []
@@ -65,10 +66,10 @@ class Judge:
         self.settled: dict[int, int] = {}
 
     def renew(self) -> None:
-        """Find out where the states of axioms are, when other places are live."""
+        """Find the places of each axiom among the live ones; call this when these change."""
         live = self.crisp.live
         known: Array = self.crisp.table.flags[self.crisp.rows]
-        known[live] = 0  # it comes with each step
+        known[live] = 0  # each step gives these
         self.flat, self.rest, self.starts, self.settled = [], [], [], {}
         self.masks = np.zeros(len(live), dtype=np.uint8)
         kinds: list[int] = []
@@ -93,11 +94,11 @@ class Judge:
         self.kinds = np.array(kinds, dtype=np.uint8)
 
     def flags(self, rows: Array, left: Sequence[int] | None = None) -> Array:
-        """What is known of states, as bits with axes (step, live place).
+        """Return the flags of states, with axes (step, live place).
 
         Args:
             rows: the states of live places after each step.
-            left: how many steps come after each, if that is known.
+            left: the number of steps still to come after each step, if it is known.
         """
         table = self.crisp.table
         flags: Array = table.flags.take(rows)
@@ -111,7 +112,7 @@ class Judge:
         return flags
 
     def codes(self, flags: Array) -> Array:
-        """What is known of each axiom after each step, as numbers with axes (step, axiom)."""
+        """Return the verdict of each axiom after each step, as numbers with axes (step, axiom)."""
         codes = np.zeros((len(flags), len(self.crisp.axioms)), dtype=np.int8)
         codes[:, list(self.settled)] = list(self.settled.values())
         if self.flat:
@@ -123,19 +124,19 @@ class Judge:
             first, *others = (
                 self._known(axiom, world, every)[axiom.tree][1] for world in axiom.worlds
             )
-            for other in others:  # certain is what is so in all worlds
+            for other in others:  # only what holds in all worlds is certain
                 first = first | other & _STRANGER
             codes[:, number] = _CODES[first]
         return codes
 
     def _every(self, flags: Array) -> Array:
-        """The flags of all places, from those of live ones."""
+        """Return the flags of all places, given the flags of live places."""
         every = np.tile(self.crisp.table.flags[self.crisp.rows], (len(flags), 1))
         every[:, self.crisp.live] = flags
         return every
 
     def _known(self, axiom: FollowedAxiom, world: Strangers, flags: Array) -> Known:
-        """The flags of each part of an axiom, with axes (step, named axes …)."""
+        """Return the flags of each part of an axiom, with axes (step, named axes …)."""
         known: Known = {}
         for node in postorder(axiom.tree):
             match c.closed(node):
@@ -164,11 +165,11 @@ class Judge:
         return known
 
     def blame(self, axiom: FollowedAxiom, flags: Array, *, ended: bool) -> dict[str, str]:
-        """The first binding of the outermost universal quantifiers that breaks an axiom.
+        """Return the first binding of the outermost universal quantifiers that breaks an axiom.
 
         Args:
             axiom: the axiom.
-            flags: of the states of live places at one step.
+            flags: the flags of live places at one step.
             ended: whether the trace ends there.
         """
         known = self._known(axiom, frozenset(), self._every(flags[None]))
@@ -188,7 +189,7 @@ class Judge:
                 case c.Quantifier(True, _, _, body):
                     free, wrong = broken(body)
                     wrong = wrong & self.domain.present(free)
-                    if not wrong.any():  # nobody is there, and that is wrong elsewhere
+                    if not wrong.any():  # no present entity breaks it
                         return self._named(places)
                     places.update(zip(free, np.argwhere(wrong)[0].tolist(), strict=True))
                     node = body
@@ -201,7 +202,7 @@ class Judge:
                     assert_never(never)
 
     def _named(self, places: Mapping[c.Axis, int]) -> dict[str, str]:
-        """A binding by names."""
+        """Return a binding with names instead of numbers."""
         binding = {}
         for axis, number in places.items():
             if axis.relation is None:
@@ -215,7 +216,10 @@ class Judge:
 
 
 def _one_kind(axiom: FollowedAxiom) -> bool | None:
-    """Whether an axiom's quantifiers are ∀, if all are alike and bind variables of its one leaf."""
+    """Return whether the quantifiers of an axiom are ∀; None if they differ.
+
+    Also None if the axiom has several leaves, or if a quantifier binds no variable of its leaf.
+    """
     node, bound = axiom.tree, set[c.Axis]()
     kinds: set[bool] = set()
     while isinstance(node, c.Quantifier):

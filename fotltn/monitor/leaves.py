@@ -1,45 +1,47 @@
-"""Axioms as a monitor watches them: when a cell is asked something, and what must come then.
+"""Split an axiom into its cells, the conditions on them, and their demands, for a watch.
 
-`forall x. G(a -> X b)` has a cell for each x and each time. The cell is asked something where `a`
-is true, and then `X b` must be. An axiom that says several things has a leaf for each of them; a
-cell is violated if one of its leaves is.
+`forall x. G(a -> X b)` has a cell for each x and each time point. Where the condition `a` is true,
+the demand `X b` must come true. An axiom with several conjuncts has a *leaf* for each; a cell is
+violated if one of its leaves is.
 """
 
 from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fotltn.errors import LimitError
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedAxiom
 from fotltn.logic.nnf import TRUE, both, nnf
-from fotltn.logic.parts import operands
+from fotltn.logic.parts import changes, moves, operands
+from fotltn.logic.prefix import at_first, prefix
+from fotltn.logic.signature import Signature
 from fotltn.logic.span import HERE, TimeSpan, times_of_use
 from fotltn.monitor.compile import Skeleton, letter
 from fotltn.monitor.domain import Axes
-from fotltn.monitor.outer import having, looks_ahead, universal_parts
+from fotltn.monitor.outer import STUCK, having, looks_ahead, universal_parts
 from fotltn.tree import children, fold, postorder, rebuilt
 
-_MOST_PAIRS = 10  # of parts that may contradict each other
+_MOST_PAIRS = 10  # most pairs of leaves that are followed together
 
-#: `last` and its negation, as what must come. They are told from what users write.
+#: `last` and its negation as demands, in a form that no theory has.
 _LAST = c.Shift(c.Not(c.Truth(True)), 1, past=False, weak=True)
 _NOT_LAST = c.Shift(c.Not(c.Truth(False)), 1, past=False, weak=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """One of the things that an axiom says of its cells.
+    """A condition on the cells of an axiom, and a demand.
 
     Args:
         axes: its variables; those of the cell come first.
-        when: a cell is asked something where all of these are true.
-        must: what must come then, over letters; None if nothing can help.
-        final: the parts of `must` whose truth the end of a trace settles in any case.
-        source: what must come, as a formula.
+        when: the condition: a cell has the demand where all of these are true.
+        must: the demand, over letters; None if it is false.
+        final: the parts of `must` that the end of a trace always decides.
+        source: the demand as a formula.
     """
 
     axes: Axes
@@ -48,19 +50,24 @@ class Leaf:
     final: frozenset[c.Formula]
     source: c.Formula
 
+    @property
+    def condition(self) -> c.Formula:
+        """The condition as one formula."""
+        return functools.reduce(both, (TRUE, *self.when))
+
 
 @dataclass(frozen=True, slots=True)
 class WatchedAxiom:
-    """An axiom by its cells.
+    """An axiom as a watch follows it.
 
     Args:
-        name: of the axiom.
-        hard: whether it holds without exception.
+        name: the name of the axiom.
+        hard: whether the axiom is hard.
         axes: the variables of a cell.
-        first, last: the times at which there are cells; no last one: to the end.
-        timed: whether there are cells at more points than the first.
-        leaves: what it says of them.
-        pairs: two of these at once, which may contradict each other.
+        first, last: the first and last time point with cells; without a last one, to the end.
+        timed: whether there are cells at more time points than the first.
+        leaves: its leaves.
+        pairs: pairs of leaves that may contradict each other, each as one leaf.
     """
 
     name: str
@@ -73,47 +80,43 @@ class WatchedAxiom:
     pairs: tuple[Leaf, ...]
 
 
-def watched(
-    axiom: CheckedAxiom, presence: Mapping[str, str], moves: Callable[[c.Core], bool]
-) -> WatchedAxiom:
-    """An axiom taken apart.
+def watched(axiom: CheckedAxiom, presence: Mapping[str, str], signature: Signature) -> WatchedAxiom:
+    """Return an axiom as a watch follows it.
 
     Args:
         axiom: a checked axiom.
-        presence: for a sort whose entities come and go, the predicate that says where they are.
-        moves: whether an atom or a function changes over time.
+        presence: for a sort whose entities come and go, the predicate of their presence.
+        signature: the signature of the theory.
 
     Raises:
-        LimitError: its cells need the whole trace.
+        LimitError: the axiom cannot be watched.
     """
-    axes: Axes = ()
+    split = prefix(axiom.formula)
+    axes, body = split.axes, split.body
     guards: list[c.Formula] = []
     low, timed = 0, False
     last: int | None = 0
-    formula = axiom.formula
-    while isinstance(formula, c.Quantifier | c.Aggregate) and formula.universal:
-        if isinstance(formula, c.Quantifier):
-            axes += formula.axes
-            if formula.guard is not None:
-                guards.append(formula.guard)
-            formula = formula.body
+    for layer in split.layers:
+        if isinstance(layer, c.Quantifier):
+            guards += [] if layer.guard is None else [layer.guard]
             continue
-        if formula.past:
-            raise LimitError("it begins with an operator of the past")
-        if timed and guards and any(moves(n) for g in guards for n in postorder(g)):
-            raise LimitError("a guard stands between two operators of time")
-        guards = [_at_first(g, moves) for g in guards]
-        low += formula.window.low
-        last = None if last is None or formula.window.high is None else last + formula.window.high
+        if layer.past:
+            raise LimitError("it begins with a past operator")
+        if timed and changes(signature, *guards):
+            raise LimitError("a guard that changes stands between two temporal operators")
+        guards = [at_first(guard, signature) for guard in guards]
+        low += layer.window.low
+        last = None if last is None or layer.window.high is None else last + layer.window.high
         timed = True
-        formula = formula.arg
+    if any(having(guard, looks_ahead) for guard in guards):
+        raise LimitError("a guard looks ahead")
     if len(set(axes)) < len(axes):
         raise LimitError("two of its quantifiers bind the same variable")
     asked = [nnf(guard) for guard in guards]
-    parts = universal_parts(nnf(formula), set(axes))
+    parts = universal_parts(nnf(body), set(axes))
     if parts is None:
-        raise LimitError("a quantifier inside of time has the future beneath it")
-    there = _presence(axes, formula, presence, moves)
+        raise LimitError(STUCK)
+    there = _presence(axes, body, presence, signature)
     scoped = [((*axes, *more), part) for more, part in parts]
     leaves = tuple(_leaf(mine, asked, there, part) for mine, part in scoped)
     pairs = tuple(
@@ -127,32 +130,23 @@ def watched(
 
 
 def _at_once(first: c.Formula, second: c.Formula) -> c.Formula:
-    """What two parts say of cells that both ask something of, as of `a ∧ c` in `a → b`, `c → d`."""
+    """Join two parts for cells with both conditions: `a → b`, `c → d` give `a ∧ c → b ∧ d`."""
     (here, later), (here_too, later_too) = _disjuncts(first), _disjuncts(second)
     must = c.And(functools.reduce(c.Or, later), functools.reduce(c.Or, later_too))
     return functools.reduce(c.Or, [*here, *here_too, must])
 
 
 def _disjuncts(part: c.Formula) -> tuple[list[c.Formula], list[c.Formula]]:
-    """What a part is a disjunction of: those without future, and the others."""
+    """Return the disjuncts of a part: those without future operators, and the others."""
     ahead, parts = having(part, looks_ahead), operands(part, c.Or)
     return [p for p in parts if p not in ahead], [p for p in parts if p in ahead]
-
-
-def _at_first(guard: c.Formula, moves: Callable[[c.Core], bool]) -> c.Formula:
-    """A guard outside of time, which is read at the first point."""
-    if not any(moves(node) for node in postorder(guard)):
-        return guard
-    if having(guard, looks_ahead):
-        raise LimitError("a guard looks ahead")
-    return c.Aggregate(False, c.And(c.Edge(True), guard), c.Window(), past=True)
 
 
 def _leaf(axes: Axes, asked: list[c.Formula], there: list[c.Formula], part: c.Formula) -> Leaf:
     ahead = having(part, looks_ahead)
     when = list(asked)
     if having(part, lambda n: _is_past(n) and n in ahead):
-        raise LimitError("an operator of the past has the future beneath it")
+        raise LimitError("a past operator has a future operator below it")
     here, must = _disjuncts(part)
     when += [nnf(c.Not(node)) for node in here if node != c.Truth(False)]
     source = functools.reduce(c.Or, must) if must else c.Truth(False)
@@ -174,44 +168,46 @@ def _is_past(node: c.Core) -> bool:
 
 
 def _lettered(formula: c.Formula, final: list[c.Formula]) -> tuple[Skeleton, frozenset[c.Formula]]:
-    """A formula over letters: its parts without future, the largest ones."""
+    """Replace the largest parts without future operators by letters."""
     ahead = having(formula, looks_ahead)
     letters: dict[c.Core, c.Formula] = {}
     settled: set[c.Formula] = {_LAST, _NOT_LAST}
 
     def visit(node: c.Core, below: list[c.Core]) -> c.Core:
+        if node not in ahead and node not in largest:
+            return node
         if isinstance(node, c.Edge) and not node.past:
             return _LAST
         if isinstance(node, c.Not) and node in ahead:
-            return _NOT_LAST  # in normal form, of an end alone
+            return _NOT_LAST  # in normal form, only `last` is negated there
         if node in ahead:
             return rebuilt(node, below)
         if isinstance(node, c.Truth) or not isinstance(node, c.Formula):
             return node
-        if isinstance(node, c.Not):  # what it negates is one letter, wherever it stands
+        if isinstance(node, c.Not):  # a formula and its negation share one letter
             return c.Not(letters.setdefault(node.arg, letter(len(letters))))
         return letters.setdefault(node, letter(len(letters)))
 
     largest = {child for node in ahead for child in children(node) if child not in ahead} | (
         {formula} - ahead
     )
-    replaced = fold(formula, lambda n, below: visit(n, below) if n in ahead or n in largest else n)
+    replaced = fold(formula, visit)
     for part in final:
-        over = fold(part, lambda n, below: visit(n, below) if n in ahead or n in largest else n)
-        settled.update(n for n in postorder(over) if isinstance(n, c.Shift | c.Until))
+        over = postorder(fold(part, visit))
+        settled.update(n for n in over if isinstance(n, c.Shift | c.Until))
     return Skeleton(replaced, tuple(letters), ()), frozenset(settled)  # type: ignore[arg-type]
 
 
-# --- who is present ----------------------------------------------------------------------------
+# --- presence of entities ----------------------------------------------------------------------
 
 
 def _presence(
-    axes: Axes, body: c.Formula, presence: Mapping[str, str], moves: Callable[[c.Core], bool]
+    axes: Axes, body: c.Formula, presence: Mapping[str, str], signature: Signature
 ) -> list[c.Formula]:
-    """Where entities are present when the body uses them: a formula for each use."""
+    """Return formulas that say that entities are present when the body uses them."""
     if not presence:
         return []
-    used = times_of_use(body, moves)
+    used = times_of_use(body, lambda node: moves(node, signature))
     formulas = []
     for axis in axes:
         if axis.sort is not None and axis.sort in presence:
@@ -222,7 +218,7 @@ def _presence(
 
 
 def _present(atom: c.Formula, span: TimeSpan) -> c.Formula:
-    """Whether an atom is true at a point of a span, or the span lies outside the trace."""
+    """Return a formula: an atom is true at a point of a span, or the span is outside the trace."""
     low, high = span
     if low is not None and low >= 0:
         if span == HERE:
@@ -237,11 +233,3 @@ def _present(atom: c.Formula, span: TimeSpan) -> c.Formula:
         c.Aggregate(False, atom, c.Window(0, None if low is None else -low), past=True),
         c.Aggregate(False, atom, c.Window(0, high), past=False),
     )
-
-
-def conjunction(formulas: tuple[c.Formula, ...]) -> c.Formula:
-    """All of some formulas at once."""
-    every: c.Formula = TRUE
-    for formula in formulas:
-        every = both(every, formula)
-    return every

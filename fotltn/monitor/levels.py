@@ -1,4 +1,4 @@
-"""Decide which violations become alarms, so that there are not too many."""
+"""Limit the number of alarms that a watch reports."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ _MINUTE = 60.0
 
 @dataclass(slots=True)
 class Levels:
-    """Lets alarms through, and counts what it holds back.
+    """Lets alarms through, and counts the violations that it holds back.
 
     Args:
-        hard_only: only violations of hard axioms are alarms.
-        at_most: the most alarms in a minute, of all axioms together.
-        quiet: seconds after an alarm in which its axiom raises no other.
+        hard_only: let only violations of hard axioms through.
+        at_most: the most alarms in a minute, for all axioms together.
+        quiet: the number of seconds after an alarm in which its axiom raises no other.
+        held_back: the number of violations that were held back.
     """
 
     hard_only: bool = False
@@ -28,7 +29,7 @@ class Levels:
     _last: dict[str, float] = field(default_factory=dict)
 
     def lets(self, event: CellEvent, now: float) -> bool:
-        """Whether an event is an alarm, at a time in seconds."""
+        """Return whether to report an event, at a time in seconds."""
         if event.kind != "violation":
             return not self.hard_only or event.hard
         while self._recent and self._recent[0] <= now - _MINUTE:

@@ -1,9 +1,9 @@
 """Compute the degree of an axiom if the trace ended now, and bounds on its final degree.
 
-Bounds are kept through the structure of an axiom: every operator is monotone in each operand. What
-comes is unknown: every degree from 0 to 1, a trace that ends at any point (or at its horizon), and
-any number of further entities. So bounds hold always. They are tight where an axiom does not use
-one fact twice, and loose where a series looks too far for all its continuations to be tried.
+Every operator is monotone in each operand, so bounds of the parts give bounds of an axiom. The
+future is unknown: degrees may be anything from 0 to 1, the trace may end at any point (or ends at
+its horizon), and any number of entities may come. So bounds always hold. They are tight if an axiom
+uses no fact twice, and loose if a series looks too far ahead to try all continuations.
 """
 
 from __future__ import annotations
@@ -18,23 +18,24 @@ from torch import Tensor
 
 from fotltn.logic import core as c
 from fotltn.monitor.domain import Axes
-from fotltn.monitor.graded import ENDLESS, Graded, Piece
+from fotltn.monitor.graded import Graded, Piece
+from fotltn.monitor.obligations import ENDLESS
 from fotltn.monitor.series import Series, extremes
 from fotltn.monitor.totals import Total, aggregator
 from fotltn.monitor.window import expanded
 from fotltn.semantics.tables import Value, align
 
-_MOST_POINTS = 64  # that a series may look at, if its bounds are to be tight
+_MOST_POINTS = 64  # most points that a series may read if its bounds are to be tight
 
-#: One value if the trace ends now; otherwise the lowest and the highest.
+#: The value if the trace ends now, or the lowest and the highest value.
 Ends = tuple[Value, ...]
 
 
 class Limits:
-    """What axioms may end with, whose degrees are followed."""
+    """The values and bounds of axioms whose degrees are followed."""
 
     def __init__(self, graded: Graded) -> None:
-        """Nothing is known but the degrees so far."""
+        """Read the degrees of some axioms."""
         self.ops = graded.ops
         self.follow(graded)
         self._futures: dict[c.Formula, Ends] = {}
@@ -45,20 +46,20 @@ class Limits:
         self._horizon: int | None = None
 
     def follow(self, graded: Graded) -> None:
-        """Read the degrees of these axioms."""
+        """Read the degrees of other axioms, or of the same axioms at other steps."""
         self.graded, self.recent = graded, graded.recent
 
     def forget(self) -> None:
-        """Forget what depends on the number of entities."""
+        """Drop results that depend on the number of entities."""
         self._futures, self._limits, self._before = {}, {}, {}
 
     def values(self) -> dict[str, list[float]]:
-        """The degrees of each axiom if the trace ended now, one for each row."""
+        """Return the degrees of each axiom if the trace ended now, one for each row."""
         self._ended, self._horizon = True, self.recent.count
         return {name: low for name, (low, _) in self._degrees().items()}
 
     def bounds(self, horizon: int | None) -> dict[str, tuple[list[float], list[float]]]:
-        """The lowest and highest degrees of each axiom at the end of the trace."""
+        """Return the lowest and highest degrees of each axiom at the end of the trace."""
         self._ended, self._horizon = False, horizon
         return self._degrees()
 
@@ -77,11 +78,11 @@ class Limits:
         }
 
     def _open_ended(self) -> bool:
-        """Whether nothing is asked but what the points to come may bring, without an end."""
+        """Return whether bounds are wanted for a trace without a known end."""
         return not self._ended and self._horizon is None and self.graded.steady
 
     def _as_before(self, number: int, piece: Piece, below: list[Ends]) -> Ends:
-        """The bounds of a piece, computed only if those of its parts are others than before."""
+        """Return the bounds of a piece, computed only if the bounds of its parts have changed."""
         parts, ends = self._before.get(number, ([], ()))
         if not ends or not all(new is old for new, old in zip(below, parts, strict=True)):
             ends = self._ends(piece, below, number)
@@ -98,7 +99,7 @@ class Limits:
             case None:
                 return self._point(piece)
             case c.Not() | c.And() | c.Or() | c.Implies():
-                # What a connective turns around is the lowest where it is the highest.
+                # For an operand in which a connective falls, the highest value counts as lowest.
                 return tuple(
                     self._joined(node, [e[i] for e in below], [e[-1 - i] for e in below])
                     for i in range(len(below[0]))
@@ -113,12 +114,12 @@ class Limits:
             case c.Aggregate() | c.Until():
                 return self._endless(piece, node, number) or self._over_time(piece, node)
             case c.Truth() | c.Edge() | c.Atom() | c.Equal() | c.Compare():
-                raise AssertionError(node)  # series
+                raise AssertionError(node)  # these are series
             case never:
                 assert_never(never)
 
     def _constant(self, degree: float) -> Value:
-        """A degree without variables."""
+        """Return a degree without variables as a value."""
         return Value((), self.ops.enter(torch.full((1, 1), degree, dtype=torch.float64)))
 
     def _same(self, value: Value) -> Ends:
@@ -130,7 +131,7 @@ class Limits:
     def _joined(
         self, node: c.Not | c.And | c.Or | c.Implies, same: list[Value], opposite: list[Value]
     ) -> Value:
-        """A connective of values; what it turns around is taken from the second list."""
+        """Return a connective of values; operands in which it falls come from the second list."""
         match node:
             case c.Not():
                 return Value(opposite[0].axes, self.ops.negate(opposite[0].tensor))
@@ -149,17 +150,17 @@ class Limits:
     # --- series -------------------------------------------------------------------------------
 
     def _point(self, piece: Piece) -> Ends:
-        """A series at the anchor."""
+        """Return a series at the anchor."""
         (series,) = piece.series
         if piece.value is not None:
             return self._same(piece.value)
         if piece.anchor < self.recent.count:
             return tuple(self.graded.at(piece, value) for value in self._near(series))
-        # Beyond the end, the shift around it knows.
+        # The shift around the piece decides what is beyond the end.
         return self._same(self._constant(0.0)) if self._ended else self._future(series)
 
     def _near(self, series: Series) -> Ends:
-        """A series at recent points, some of which depend on what comes."""
+        """Return a series at recent points, whose values may depend on later points."""
         length, ahead = self.recent.length, series.reach.ahead
         if self._ended:
             return (self.graded.value(series, self._known),)
@@ -173,7 +174,7 @@ class Limits:
         return tuple(Value(v.axes, v.tensor[..., :length]) for v in pair)
 
     def _future(self, series: Series) -> Ends:
-        """A series at any point to come."""
+        """Return the bounds of a series at any later point."""
         if series.formula not in self._futures:
             back, ahead = series.reach
             formulas = extremes(series.formula, self.graded.signature)
@@ -192,15 +193,15 @@ class Limits:
     # --- time ---------------------------------------------------------------------------------
 
     def _to_come(self, piece: Piece) -> list[float]:
-        """The least and the greatest number of points to come that F, G, U or R looks at."""
+        """Return the least and the greatest number of later points that F, G, U or R reads."""
         first = max(piece.done, self.recent.count)
         most = piece.last - first + 1
         if self._horizon is not None:
             return [max(0, min(most, self._horizon - first))]
-        return [0, math.inf if most > 1 << 60 else max(0, most)]
+        return [0, math.inf if piece.last == ENDLESS else max(0, most)]
 
     def _over_time(self, piece: Piece, node: c.Aggregate | c.Until) -> Ends:
-        """F, G, U or R: the totals with recent points, and with those to come."""
+        """Return F, G, U or R: its totals with recent points, and with later ones."""
         stop = min(self.recent.count, piece.last + 1)
         near: list[Ends] = []
         if stop > piece.done or not piece.totals:
@@ -227,10 +228,10 @@ class Limits:
         return _hull(options)
 
     def _endless(self, piece: Piece, node: c.Aggregate | c.Until, number: int) -> Ends | None:
-        """The bounds of a mean that may go on for ever, if they follow from the points to come.
+        """Return the bounds of an endless mean, if later points alone decide them.
 
-        Those are as free as the recent ones. So if the mean so far is between its limits, it stays
-        there, and comes as near to them as one likes.
+        Later points are as free as recent ones. So a mean that is between its limits stays there,
+        and can come as near to either limit as one likes.
         """
         if not self._open_ended() or isinstance(node, c.Until) or piece.last != ENDLESS:
             return None
@@ -247,10 +248,10 @@ class Limits:
         return limits if total.between(low, high) else None
 
     def _to_add(self, node: c.Aggregate | c.Until, futures: list[Ends]) -> Ends:
-        """The lowest and highest that a point to come adds to a total."""
+        """Return the lowest and the highest degree that a later point may add to a total."""
         if isinstance(node, c.Aggregate):
             return futures[0]
-        # Of the witnesses to come, the left side may be anything; below a dual, low is high.
+        # Before a later witness, the left side may be anything. A dual swaps low and high.
         low, high = futures[1]
         axes, best = (low.axes, self.ops.negate(low.tensor)) if node.dual else high
         return self._constant(0.0), Value(axes, self.ops.conjoin(best, self._constant(1.0).tensor))
@@ -258,11 +259,11 @@ class Limits:
     # --- entities -----------------------------------------------------------------------------
 
     def _quantified(self, piece: Piece, node: c.Quantifier, body: Ends) -> Ends:
-        """A quantifier, over which somebody may still come."""
+        """Return a quantifier, whose sort may get more entities."""
         guard = piece.value
         if piece.series and guard is None:
             if not self._ended:
-                return self._anything()  # who counts is not known yet
+                return self._anything()  # the guard is not known yet
             if piece.anchor >= self.recent.count:
                 return self._same(self._constant(0.0))
             guard = self.graded.anchored(piece, self._known)
@@ -284,9 +285,11 @@ class Limits:
     def _bindings(
         self, node: c.Quantifier, body: Value, guard: Value | None
     ) -> tuple[Axes, Total, Tensor, Tensor]:
-        """The axes that are left, with a total for each of their bindings over those who are there.
+        """Split the values of a quantifier's body.
 
-        Then the values of all, and which of them would count if a stranger came.
+        Returns:
+            The free axes; for each of their bindings, the total over present entities; the values
+            of all entities; and which of these are strangers that the guard admits.
         """
         domain, bound = self.graded.domain, node.axes
         parts = [body, *([guard] if guard is not None else [])]
@@ -307,7 +310,7 @@ class Limits:
 
 
 def _hull(options: Sequence[Ends]) -> Ends:
-    """The lowest and the highest of several."""
+    """Return the lowest and the highest of several bounds."""
     return functools.reduce(_wider, options)
 
 

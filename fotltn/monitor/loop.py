@@ -12,21 +12,21 @@ from fotltn.errors import DataError
 from fotltn.monitor.steps import SEES, Fact, Header, InputLine, StepInput, TraceStep, step_of, wrong
 from fotltn.strict_json import read_json
 
-#: Steps that are taken at once.
+#: The most steps that are processed together.
 MOST_STEPS = 1024
 
 T = TypeVar("T")
 V = TypeVar("V")
 
-_MOST_KNOWN = 500_000  # facts and texts
+_MOST_KNOWN = 500_000  # most facts and texts to remember
 
-# Degrees as JSON has them, from 0 to 1.
+# Numbers of JSON from 0 to 1.
 _DEGREE = r" ?(?:0\.\d+|1\.0|\d(?:\.\d+)?[eE]-0*[1-9]\d*)"
 _DEGREES = re.compile(f"{_DEGREE}(?:;{_DEGREE})*")
 
 
 class StepLoop(ABC, Generic[T]):
-    """Follows one trace, and yields what becomes known about it.
+    """Follows one trace, and yields results as they become known.
 
     Attributes:
         count: the number of processed steps.
@@ -34,10 +34,14 @@ class StepLoop(ABC, Generic[T]):
     """
 
     def __init__(self, header: object, horizon: int | None = None) -> None:
-        """Begin before the first step; a header that is text was the first line.
+        """Begin before the first step.
+
+        Args:
+            header: the header; if it is text, it counts as the first line.
+            horizon: the number of steps of the trace, if it is known.
 
         Raises:
-            DataError: the horizon, which is the number of steps if that is known, is none.
+            DataError: the horizon is less than 1.
         """
         if horizon is not None and horizon < 1:
             raise DataError(f"a trace has at least one step, so the horizon is not {horizon}")
@@ -48,13 +52,14 @@ class StepLoop(ABC, Generic[T]):
         self._lines = int(isinstance(header, str))
 
     def steps(self, steps: Iterable[StepInput]) -> Iterator[T]:
-        """Take many steps, several at a time, which is faster.
+        """Take many steps. This is faster than `step`, because it processes them together.
 
         Args:
-            steps: each as `step` takes it; or a file that is open, with a step on each line.
+            steps: steps as `step` takes them, or an open file with a step on each line.
 
         Raises:
-            DataError: a step does not fit the theory, or cannot be read; earlier steps were taken.
+            DataError: a step does not fit the theory, or cannot be read. The steps before it were
+                taken.
         """
         name = str(getattr(steps, "name", "steps"))
         try:
@@ -77,7 +82,7 @@ class StepLoop(ABC, Generic[T]):
         yield from self._flush()
 
     def _one(self, facts: StepInput, values: Iterable[Fact]) -> list[T]:
-        """Go on by one step."""
+        """Take one step."""
         self._lines += 1
         if isinstance(facts, str):
             facts = InputLine("steps", self._lines, facts.rstrip("\r\n"))
@@ -87,7 +92,7 @@ class StepLoop(ABC, Generic[T]):
         return list(self.steps([step_of(facts, values)]))
 
     def _take(self, step: TraceStep) -> Iterator[T]:
-        """Check a step and let it wait; what has to be done before it is done."""
+        """Check a step and queue it; process queued steps first if that is necessary."""
         if self.ended:
             raise DataError("the trace has ended, so there are no more steps")
         if isinstance(step, Header):
@@ -95,38 +100,44 @@ class StepLoop(ABC, Generic[T]):
         if step.features is not None:
             raise wrong(step, "there is no model that sees features", ("features",), SEES)
         if self._over():
-            raise wrong(step, f"the trace was to have {self.horizon} steps, but there are more")
+            raise wrong(step, f"the horizon is {self.horizon}, but there are more steps")
         yield from self._enter(step)
         self._waiting += 1
 
     def _over(self) -> bool:
-        """Whether no step may come."""
+        """Return whether no further step is allowed."""
         return self.ended or self.count + self._waiting == self.horizon
+
+    def _check_begun(self) -> None:
+        """Refuse a trace without steps."""
+        if self.count == 0:
+            raise DataError("a trace has at least one step, but there was none")
 
     @abstractmethod
     def _again(self, text: str) -> bool:
-        """Enter a line all of whose facts were written so before; whether it is one."""
+        """Enter a line if all its facts are known by their text; return whether they are."""
 
     @abstractmethod
     def _enter(self, step: TraceStep) -> Iterable[T]:
-        """Enter a step beside those that wait."""
+        """Check a step and add it to the queue."""
 
     @abstractmethod
     def _room(self) -> int:
-        """How many steps are done at once."""
+        """Return how many steps to process together."""
 
     @abstractmethod
     def _flush(self) -> Iterable[T]:
-        """Do the steps that wait."""
+        """Process the queued steps."""
 
 
-# --- lines that are known by their text -----------------------------------------------------------
+# --- facts that are known by their text -----------------------------------------------------------
 
 
 def fact_texts(text: str) -> list[str]:
-    """The facts of a line that has nothing else, each as it is written; none of any other line.
+    """Return the text of each fact of a line that has only facts; empty for any other line.
 
-    Some of them may be no facts. But if each is the inside of a list, the line is of these lists.
+    A text with brackets may be cut at the wrong place. If each text is the inside of a JSON list,
+    the line consists of these lists.
     """
     if text.endswith("]]}"):
         if text.startswith('{"facts": [['):
@@ -137,9 +148,11 @@ def fact_texts(text: str) -> list[str]:
 
 
 def entries_of(text: str, known: Mapping[Any, V]) -> tuple[list[V], list[V], list[float]] | None:
-    """What the facts of a line are known as: those without a degree, and those with their degrees.
+    """Look up the facts of a line by their text.
 
-    None if one of them is not known by its text, or if the line has more than facts.
+    Returns:
+        The entries of facts without a degree, the entries of facts with a degree, and these
+        degrees. None if a text is not known, or if the line has more than facts.
     """
     texts = fact_texts(text)
     if not texts:
@@ -157,7 +170,7 @@ def entries_of(text: str, known: Mapping[Any, V]) -> tuple[list[V], list[V], lis
 
 
 def learn_texts(step: TraceStep, known: MutableMapping[Any, V]) -> None:
-    """Know the facts of a step by their texts, too, which are those without a degree."""
+    """Remember the texts of a step's facts, without their degrees."""
     if step.line is None or len(known) > _MOST_KNOWN:
         return
     texts = fact_texts(step.line.text)
@@ -169,7 +182,7 @@ def learn_texts(step: TraceStep, known: MutableMapping[Any, V]) -> None:
             text, key = text.rpartition(",")[0], key[:-1]
         if text not in known and key in known:
             try:
-                # A text with brackets in it may have been cut at the wrong places.
+                # A text with brackets may have been cut at the wrong place.
                 if read_json(f"[{text}]") == list(key):
                     known[text] = known[key]
             except DataError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 
@@ -14,8 +14,9 @@ from fotltn.logic import core as c
 from fotltn.logic.check import CheckedAxiom, CheckedTheory
 from fotltn.logic.check import check as check_theory
 from fotltn.logic.nnf import nnf
+from fotltn.logic.parts import predicates_in
 from fotltn.monitor.cells import Columns
-from fotltn.monitor.checks import Checked
+from fotltn.monitor.checks import Checked, constants_of
 from fotltn.monitor.crisp import Crisp
 from fotltn.monitor.domain import MOST_MARKS, Array, Domain
 from fotltn.monitor.graded import Graded
@@ -25,7 +26,7 @@ from fotltn.monitor.judge import FALSE_NOW, LOST, SURE, TRUE_NOW, Judge
 from fotltn.monitor.limits import Limits
 from fotltn.monitor.loop import MOST_STEPS, StepLoop, learn_texts
 from fotltn.monitor.numbering import Arrival, Numbering
-from fotltn.monitor.outer import outer
+from fotltn.monitor.outer import STUCK, outer
 from fotltn.monitor.reader import Stretch
 from fotltn.monitor.series import GrowingError
 from fotltn.monitor.steps import Fact, Header, StepInput, TraceStep, header_of
@@ -35,10 +36,10 @@ from fotltn.semantics.config import STABLE_PRODUCT, Semantics, check_share, name
 from fotltn.syntax.theory import Theory
 from fotltn.tree import postorder
 
-#: Which values of axioms are kept up to date.
+#: Which values of axioms to compute: all, those that need constant memory, or none.
 Keep = Literal["all", "constant", "none"]
 
-_CELLS = 1 << 23  # of the tables of steps that are taken at once
+_CELLS = 1 << 23  # size of the tables of steps that are processed together
 
 
 class Monitor(StepLoop[States]):
@@ -73,14 +74,14 @@ class Monitor(StepLoop[States]):
         Args:
             theory: the axioms to follow.
             entities: the names, by sort, of entities known from the start. Others may come.
-            header: the same with static facts and values, in place of `entities`: an object with
+            header: entities with static facts and values, in place of `entities`: an object with
                 the keys of a first line, or that line itself.
             horizon: the number of steps of the trace, if it is known.
             semantics: the semantics of the axioms' values.
             threshold: for verdicts, the smallest degree that counts as true.
             values: which values of axioms to keep: those that need constant memory, all, or none.
-            values_every: give values with the states after every so many steps; many steps at once
-                are then much faster than `values` after each of them.
+            values_every: give values with the states after every so many steps. With `steps`, this
+                is much faster than calling `values` after each step.
             like: another monitor of the same theory, to share its automata. Use it for many traces.
 
         Raises:
@@ -97,12 +98,13 @@ class Monitor(StepLoop[States]):
         self.threshold = threshold
         header = Header(entities=entities or {}) if header is None else header_of(header)
         formulas = [a.formula for a in checked.axioms]
-        used = {n.predicate for n in _nodes(formulas, c.Atom)}
+        used = predicates_in(*formulas)
         self.domain = _domain(checked, fixed_sorts(checked.signature, header), used)
         self.columns = Columns(self.domain, self.signature, sorted(used))
         graded = values != "none" and not self.semantics.boolean
-        guards = [q.guard for q in _nodes(formulas, c.Quantifier) if q.guard is not None]
-        hard = {n.predicate for n in _nodes(guards, c.Atom)} if graded else set[str]()
+        layers = [n for n in postorder(*formulas) if isinstance(n, c.Quantifier)]
+        guards = [n.guard for n in layers if n.guard is not None]
+        hard = predicates_in(*guards) if graded else set()
         self.intake = Numbering(self.signature, self.domain, self.columns, used, hard)
         self.history = History(self.signature, self.columns, self.intake)
         table = None if like is None else like.crisp.table
@@ -127,7 +129,7 @@ class Monitor(StepLoop[States]):
         self._open: list[list[State]] = []
 
     def _begin(self, step: TraceStep, checked: Sequence[Checked]) -> None:
-        """Number those who are there from the start, and put automata into their first states."""
+        """Number the entities of the first step, and put automata into their first states."""
         self.intake.begin(step, checked)
         for name, reason in self.crisp.begin(self._fixed()).items():
             self.growing[name] = reason
@@ -141,18 +143,18 @@ class Monitor(StepLoop[States]):
         ]
 
     def _follow(self, axiom: CheckedAxiom) -> None:
-        """Choose how an axiom is followed: by automata, or by the whole history at the end."""
+        """Choose how to follow an axiom: with automata, or on the whole trace at the end."""
         parts = outer(nnf(axiom.formula))
         try:
             if parts is None:
-                raise LimitError("a quantifier inside of time has the future beneath it")
+                raise LimitError(STUCK)
             self.crisp.add(axiom.name, parts)
         except LimitError as error:
             self.growing[axiom.name] = error.diagnostics[0].message
             self.history.add(axiom.name, axiom.formula)
 
     def _grade(self, axiom: CheckedAxiom, values: Keep) -> None:
-        """Choose how the value of an axiom is known: by totals, by the history, or not at all."""
+        """Choose how to compute an axiom's value: with totals, on the whole trace, or never."""
         try:
             self.graded.add(axiom.name, axiom.formula)
         except GrowingError as error:
@@ -166,13 +168,13 @@ class Monitor(StepLoop[States]):
         """Take one step, and return the states of all axioms.
 
         Args:
-            facts: what is true: a predicate with its arguments, and a degree if that is not 1.
-                What is not stated is false. Or all of a step: an object with the keys `facts` and
+            facts: the facts: predicates with their arguments, and a degree if it is not 1. Facts
+                that are not stated are false. Or a whole step: an object with the keys `facts` and
                 `values`, or a line of JSON.
-            values: the values of functions that change.
+            values: the values of temporal functions.
 
         Raises:
-            DataError: a fact does not fit the theory. The monitor is as before.
+            DataError: a fact does not fit the theory. The monitor stays as it was.
         """
         (states,) = self._one(facts, values)
         return states
@@ -180,13 +182,12 @@ class Monitor(StepLoop[States]):
     def finish(self) -> States:
         """Return the verdicts on the whole trace. No steps can follow.
 
-        A trace that ends before its horizon is judged as it is.
+        A trace that ends before its horizon is judged as it ended.
 
         Raises:
             DataError: there was no step.
         """
-        if self.count == 0:
-            raise DataError("a trace has at least one step, but there was none")
+        self._check_begun()
         self.ended = True
         return States(self.count - 1, self._final(self.crisp.rows[self.crisp.live]))
 
@@ -196,14 +197,13 @@ class Monitor(StepLoop[States]):
         Raises:
             DataError: there was no step.
         """
-        if self.count == 0:
-            raise DataError("a trace has at least one step, but there was none")
+        self._check_begun()
         self.limits.follow(self.graded)
         (values,) = self._rows_of_values(1)
         return values
 
     def _rows_of_values(self, count: int) -> list[dict[str, ValueBounds]]:
-        """The values of axioms, for each of the rows that the limits follow."""
+        """Return the values of axioms, for each of the rows that the limits follow."""
         now = self.limits.values()
         limits = self.limits.bounds(self.horizon) if not self.ended else {}
         from_history = self.history.values(
@@ -222,7 +222,7 @@ class Monitor(StepLoop[States]):
         return [{name: next(column) for name, column in columns.items()} for _ in range(count)]
 
     def _whole_trace(self) -> list[str]:
-        """The axioms whose values come from the history."""
+        """Return the axioms whose values are computed on the whole trace."""
         return [n for n in self.valueless if n in self.history.formulas]
 
     def _again(self, text: str) -> bool:
@@ -233,7 +233,7 @@ class Monitor(StepLoop[States]):
         return True
 
     def _enter(self, step: TraceStep) -> Iterator[States]:
-        """What is before somebody new is done first."""
+        """Queue a step; process earlier steps first if it brings new entities."""
         cells = self.intake.cells(step)
         if cells is None:
             checked = self.intake.check(step)
@@ -259,12 +259,12 @@ class Monitor(StepLoop[States]):
         self._arrived = True
 
     def _fixed(self) -> Stretch:
-        """What is static, as tables of truth."""
+        """Return the static facts as tables of truth values."""
         static = {n: t >= self.threshold for n, t in self.intake.static.items()}
         return Stretch(0, 1, static, self.intake.functions)
 
     def _room(self) -> int:
-        """How many steps are taken at once."""
+        """Return how many steps to process together."""
         width = self.columns.width + 16 * len(self.crisp.live)
         if self.values_every is None:
             return max(1, min(MOST_STEPS, _CELLS // width))
@@ -274,12 +274,12 @@ class Monitor(StepLoop[States]):
         return max(1, min(MOST_STEPS, _CELLS // width))
 
     def _many_values(self) -> bool:
-        """Whether values after each of many steps can be computed at once."""
+        """Return whether the values after many steps can be computed together."""
         steady = self.graded.steady or not self.graded.roots
         return self.horizon is None and steady and not self._whole_trace()
 
     def _flush(self) -> Iterator[States]:
-        """Do the steps that wait."""
+        """Process the queued steps."""
         if not self._waiting:
             return
         count, self._waiting = self._waiting, 0
@@ -322,7 +322,7 @@ class Monitor(StepLoop[States]):
     # --- verdicts -----------------------------------------------------------------------------
 
     def _judged(self, first: int, rows: Array) -> Iterator[States]:
-        """The states after each step; where no automaton moves, they are as before."""
+        """Yield the states after each step; they stay the same while no automaton moves."""
         moved = np.ones(len(rows), dtype=np.bool_)
         moved[1:] = (rows[1:] != rows[:-1]).any(1)
         if not self._arrived:
@@ -330,7 +330,7 @@ class Monitor(StepLoop[States]):
         self._arrived = False
         self._rows = rows[-1].copy()
         left: list[int] | None = None
-        if self.horizon is not None:  # then time alone may tell
+        if self.horizon is not None:  # then time alone may decide a verdict
             moved[:] = True
             left = [self.horizon - 1 - first - row for row in range(len(rows))]
         flags = self.judge.flags(rows[moved], left)
@@ -345,7 +345,7 @@ class Monitor(StepLoop[States]):
             yield States(step, self._last)
 
     def _renew(self, step: int, codes: list[int], flags: Array, states: list[State]) -> bool:
-        """Bring states up to date; whether any of them changed."""
+        """Update the states of axioms; return whether any changed."""
         if codes == self._codes:
             return False
         changed = False
@@ -367,7 +367,7 @@ class Monitor(StepLoop[States]):
         return changed
 
     def _final(self, rows: Array) -> tuple[State, ...]:
-        """The states if the trace ends with these states of live places."""
+        """Return the states of axioms if the trace ends with these rows of live places."""
         axioms = {a.name: a for a in self.crisp.axioms}
         flags = self.judge.flags(rows[None])
         codes = dict(zip(axioms, self.judge.codes(flags)[0].tolist(), strict=True))
@@ -389,16 +389,8 @@ class Monitor(StepLoop[States]):
         return tuple(states)
 
 
-N = TypeVar("N", bound=c.Core)
-
-
-def _nodes(formulas: Iterable[c.Formula], kind: type[N]) -> list[N]:
-    """The distinct parts of formulas of a kind."""
-    return [node for node in postorder(*formulas) if isinstance(node, kind)]
-
-
 def _domain(theory: CheckedTheory, fixed: set[str], used: set[str]) -> Domain:
-    """Constants, and strangers of the sorts that may grow, as many as axioms can tell apart."""
+    """Number the constants, and as many strangers of open sorts as axioms can tell apart."""
     signature = theory.signature
     formulas = [a.formula for a in theory.axioms]
     copies: dict[str, int] = {}
@@ -411,8 +403,6 @@ def _domain(theory: CheckedTheory, fixed: set[str], used: set[str]) -> Domain:
         counting = tuple(name for name in static if name in used)
         marks[sort] = counting if len(counting) <= MOST_MARKS else ()
     domain = Domain(copies, marks, {sort: {} for sort in signature.sorts})
-    for declared in signature.constants.values():
-        domain.add(declared.sort, declared.name)
-    for constant in _nodes(formulas, c.Constant):
-        domain.add(constant.sort, constant.name)
+    for sort, name in constants_of(theory):
+        domain.add(sort, name)
     return domain

@@ -1,4 +1,4 @@
-"""Steps to numbers: facts are checked, entities get numbers, and degrees go to their cells."""
+"""Enter steps into a monitor: check facts, number entities, and find columns."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fotltn.errors import DataError, name_hint
+from fotltn.errors import DataError
 from fotltn.logic import core as c
 from fotltn.logic.signature import Signature
 from fotltn.monitor.cells import NEVER, Columns
-from fotltn.monitor.checks import Checked, Checker
+from fotltn.monitor.checks import Checked, Checker, contradiction, too_late
 from fotltn.monitor.domain import Array, Domain, Stranger, axes_of
 from fotltn.monitor.intake import fixed_sorts
 from fotltn.monitor.loop import entries_of
@@ -23,18 +23,18 @@ Stated = tuple[str, tuple[str, ...]]
 
 
 class Arrival(NamedTuple):
-    """An entity that was not there before."""
+    """An entity that a step names for the first time."""
 
     name: str
     kind: Stranger
 
 
 class Numbering:
-    """Checks steps against a signature and numbers what they name.
+    """Checks steps against a signature and numbers their entities.
 
     Attributes:
-        static: tables of static predicates, with a step in front, for all entities.
-        functions: tables of static functions, likewise.
+        static: the tables of static predicates, with axes (step, arguments …) and one step.
+        functions: the tables of static functions, with the same axes.
     """
 
     def __init__(
@@ -45,19 +45,16 @@ class Numbering:
         used: Set[str],
         hard: Set[str] = frozenset(),
     ) -> None:
-        """Nothing is known but the constants of the domain.
+        """Start before the header.
 
         Args:
-            signature: what facts are about.
-            domain: who is numbered.
-            columns: where degrees go.
-            used: the predicates that matter.
-            hard: those of guards, whose degrees are 0 or 1.
+            signature: the signature of the theory.
+            domain: the numbers of entities; it has the constants.
+            columns: the columns of facts.
+            used: the predicates that axioms use.
+            hard: the predicates of guards, whose degrees must be 0 or 1.
         """
         self.signature, self.domain, self.columns = signature, domain, columns
-        self.declared: dict[str, th.PredicateDecl | th.RelationDecl | th.FunctionDecl] = {
-            **signature.predicates, **signature.relations, **signature.functions,
-        }  # fmt: skip
         self.used, self.checker = used, Checker(signature, hard)
         self.begun = False
         self.known: dict[tuple[Any, ...] | str, int] = {}  # facts, and texts of facts
@@ -71,20 +68,14 @@ class Numbering:
     # --- the beginning ------------------------------------------------------------------------
 
     def header(self, header: Header) -> None:
-        """Take in what is known before the first step.
+        """Enter a header.
 
         Raises:
-            DataError: something in it does not fit the theory.
+            DataError: the header does not fit the theory.
         """
-        self.checker.entities(header)
+        checked = self.checker.header(header)
         self.default = header.default
         self.closed = fixed_sorts(self.signature, header)
-        checked = self.check(header)
-        for item in checked:
-            if not self._is_static(item.symbol):
-                raise wrong(
-                    header, f"'{item.symbol}' changes over time, so it belongs to a step", item.path
-                )
         for sort, names in header.entities.items():
             for name in names:
                 self.domain.add(sort, name)
@@ -92,17 +83,17 @@ class Numbering:
         self.first.append((header, checked))
 
     def begin(self, step: TraceStep, checked: Sequence[Checked]) -> None:
-        """Number everybody in the first step, and make the tables of what is static."""
+        """Number the entities of the first step, and make the tables of static symbols."""
         self._nobody_new(step, checked)
         self._number(checked)
-        self.first.append((step, [i for i in checked if self._is_static(i.symbol)]))
+        self.first.append((step, [i for i in checked if self.checker.is_static(i.symbol)]))
         self._tables()
         self.columns.renew()
         self.begun = True
 
     def _number(self, checked: Sequence[Checked]) -> None:
         for item in checked:
-            for sort, name in self._mentions(item):
+            for sort, name in self.checker.mentions(item):
                 self.domain.add(sort, name)
 
     def _tables(self) -> None:
@@ -132,7 +123,7 @@ class Numbering:
                     continue
                 key = (item.symbol, item.args)
                 if stated.setdefault(key, item.value) != item.value:
-                    raise self._contradiction(step, item, stated[key])
+                    raise contradiction(step, item, stated[key])
                 tables = self.functions if item.symbol in signature.functions else self.static
                 tables[item.symbol][(0, *numbers)] = self._result(item)
         for name, rows in tuples.items():
@@ -147,7 +138,7 @@ class Numbering:
     # --- steps --------------------------------------------------------------------------------
 
     def cells(self, step: TraceStep) -> dict[int, float] | None:
-        """The columns of a step's facts with their degrees, if all of them were seen before."""
+        """Return the degrees of a step's facts by column, if all facts were checked before."""
         if not self.begun or step.values or self.changing:
             return None
         cells: dict[int, float] = {}
@@ -168,7 +159,7 @@ class Numbering:
         return cells
 
     def again(self, text: str) -> dict[int, float] | None:
-        """The same of a line, if all of its facts were written so before."""
+        """Return the degrees of a line's facts by column, if all are known by their text."""
         if not self.begun or self.changing:
             return None
         entries = entries_of(text, self.known)
@@ -179,28 +170,21 @@ class Numbering:
         if graded:
             cells.update(zip(graded, degrees, strict=True))
             if self.checker.hard or len(cells) < len(plain) + len(graded):
-                return None  # degrees are checked
+                return None  # the degrees must be checked
         return cells
 
     def check(self, step: TraceStep) -> list[Checked]:
-        """The facts and values of a step, as far as they fit the theory.
+        """Return the facts and values of a step.
 
         Raises:
-            DataError: something in it does not.
+            DataError: the step does not fit the theory, or lacks a value of a function.
         """
         checked = self.checker.check(step)
-        stated: dict[Stated, Any] = {}
-        for item in checked:
-            if item.symbol not in self.signature.relations:
-                old = stated.setdefault((item.symbol, item.args), item.value)
-                if old != item.value:
-                    raise self._contradiction(step, item, old)
-        if not isinstance(step, Header):
-            self._complete(step, {key for key in stated if key[0] in self.changing})
+        self._complete(step, {(item.symbol, item.args) for item in checked})
         return checked
 
     def _complete(self, step: TraceStep, stated: set[Stated]) -> None:
-        """Every function that changes has a value for all arguments."""
+        """Refuse a step that lacks a value of a temporal function."""
         for name in self.changing:
             sorts = self.signature.functions[name].sorts
             if self.default is not None and self.signature.functions[name].result == c.REAL:
@@ -210,31 +194,31 @@ class Numbering:
                     raise wrong(step, f"'{name}' has no value for ({', '.join(args)})", ("values",))
 
     def arrivals(self, step: TraceStep, checked: Sequence[Checked]) -> list[Arrival]:
-        """Who is new in a step.
+        """Return the entities that come with a step.
 
         Raises:
-            DataError: something in it does not fit what is known.
+            DataError: the step contradicts earlier steps.
         """
         self._nobody_new(step, checked)
         new: dict[tuple[str, str], set[str]] = {}
         for item in checked:
-            for sort, name in self._mentions(item):
+            for sort, name in self.checker.mentions(item):
                 if name not in self.domain.names[sort]:
                     new.setdefault((sort, name), set())
         for item in checked:
-            if self._is_static(item.symbol):
+            if self.checker.is_static(item.symbol):
                 self._late(step, item, new)
         return [Arrival(n, Stranger(s, frozenset(marks))) for (s, n), marks in new.items()]
 
     def _nobody_new(self, step: TraceStep, checked: Sequence[Checked]) -> None:
-        """In sorts whose entities are all known, that is."""
+        """Refuse new entities of sorts whose entities are all named in the first line."""
         for item in checked:
-            for sort, name in self._mentions(item):
+            for sort, name in self.checker.mentions(item):
                 if sort in self.closed and name not in self.domain.names[sort]:
-                    raise self._unknown(step, item, sort, name)
+                    raise self.checker.unknown(step, item, sort, name, self.domain.names[sort])
 
     def _late(self, step: TraceStep, item: Checked, new: dict[tuple[str, str], set[str]]) -> None:
-        """A static fact after the beginning: one that is known, or a mark of somebody new."""
+        """Check a static fact after the first step: it must be known, or mark a new entity."""
         signature = self.signature
         if item.symbol in signature.predicates:
             if item.symbol not in self.used:
@@ -245,7 +229,7 @@ class Numbering:
                 value = self.static[item.symbol][(0, *self._numbers(item))]
                 if value == self._result(item):
                     return
-                raise self._contradiction(step, item, value)
+                raise contradiction(step, item, value)
             known = item.symbol in self.domain.marks.get(sorts[0], ())
             if len(sorts) == 1 and known and item.value in (0, 1):
                 new[fresh[0]] |= {item.symbol} if item.value == 1 else set()
@@ -253,27 +237,26 @@ class Numbering:
             what = "with a degree" if len(sorts) == 1 and known else "of this kind"
             raise wrong(
                 step,
-                f"'{item.symbol}' is static: a fact {what} about somebody who comes late would "
+                f"'{item.symbol}' is static: a fact {what} about an entity that comes late would "
                 "change the past",
                 item.path,
                 "name the entity and its static facts in the first line",
             )
-        raise wrong(
-            step, f"'{item.symbol}' does not change, so it belongs to the first line", item.path
-        )
+        raise too_late(step, item)
 
     def admit(self, arrival: Arrival) -> None:
-        """Number somebody new, with the tables of what is static."""
+        """Number a new entity, and extend the tables of static symbols."""
         kind = arrival.kind
         for tables in (self.static, self.functions):
             for name, table in tables.items():
-                tables[name] = self.domain.grown(table, axes_of(self.declared[name].sorts), kind)
+                axes = axes_of(self.checker.declared[name].sorts)
+                tables[name] = self.domain.grown(table, axes, kind)
         self.domain.add(kind.sort, arrival.name)
         self.columns.renew()
         self.known = {}
 
     def place(self, checked: Sequence[Checked]) -> dict[int, float]:
-        """The columns of a step's facts with their degrees, once everybody is numbered."""
+        """Return the degrees of a step's facts by column, once all entities have numbers."""
         cells: dict[int, float] = {}
         for item in checked:
             if item.symbol in self.signature.functions:
@@ -287,7 +270,7 @@ class Numbering:
         return cells
 
     def results(self, checked: Sequence[Checked]) -> dict[str, Array]:
-        """The tables of the functions that change, with a step in front."""
+        """Return the tables of temporal functions, with axes (step, arguments …) and one step."""
         tables = {}
         for name in self.changing:
             real = self.signature.functions[name].result == c.REAL
@@ -301,30 +284,18 @@ class Numbering:
     # --- names --------------------------------------------------------------------------------
 
     def _shape(self, symbol: str) -> tuple[int, ...]:
-        """The shape of a table, with a step in front."""
-        return (1, *self.domain.shape(axes_of(self.declared[symbol].sorts)))
-
-    def _mentions(self, item: Checked) -> list[tuple[str, str]]:
-        """The entities that a fact or value names, with their sorts."""
-        decl = self.declared[item.symbol]
-        mentions = list(zip(decl.sorts, item.args, strict=True))
-        if isinstance(decl, th.FunctionDecl) and decl.result != c.REAL:
-            mentions.append((decl.result, item.value))
-        return mentions
+        """Return the shape of a symbol's table, with one step in front."""
+        return (1, *self.domain.shape(axes_of(self.checker.declared[symbol].sorts)))
 
     def _numbers(self, item: Checked) -> list[int]:
-        sorts = self.declared[item.symbol].sorts
+        sorts = self.checker.declared[item.symbol].sorts
         return [self.domain.names[s][n] for s, n in zip(sorts, item.args, strict=True)]
 
     def _result(self, item: Checked) -> float:
-        decl = self.declared[item.symbol]
+        decl = self.checker.declared[item.symbol]
         if isinstance(decl, th.FunctionDecl) and decl.result != c.REAL:
             return float(self.domain.names[decl.result][item.value])
         return float(item.value)
-
-    def _is_static(self, symbol: str) -> bool:
-        decl = self.declared[symbol]
-        return isinstance(decl, th.RelationDecl) or decl.static
 
     def _total(self, name: str, table: Array) -> None:
         if np.isnan(table).any():
@@ -334,23 +305,3 @@ class Numbering:
             raise DataError(
                 f"the function '{name}' has no value for ({', '.join(names)}) in the first line"
             )
-
-    def _unknown(self, step: TraceStep, item: Checked, sort: str, name: str) -> DataError:
-        names = self.domain.names[sort]
-        known = name_hint(name, names)
-        reason = "all its entities are named in the first line"
-        if any(sort in f.sorts for f in self.signature.functions.values()):
-            reason = "functions take it, so its entities are named in the first line"
-        where = [n for _, n in self._mentions(item)].index(name) + 1
-        return wrong(
-            step, f"'{name}' is no entity of sort '{sort}': {reason}", (*item.path, where), known
-        )
-
-    def _contradiction(self, step: TraceStep, item: Checked, old: Any) -> DataError:
-        shown = ", ".join(item.args)
-        return wrong(
-            step, f"'{item.symbol}' of ({shown}) is {item.value:g} here, but {old:g} before"
-            if not isinstance(item.value, str)
-            else f"'{item.symbol}' of ({shown}) has two values",
-            item.path,
-        )  # fmt: skip

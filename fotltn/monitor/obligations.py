@@ -1,10 +1,10 @@
-"""Obligations: a monotone function of promises about the future, in a canonical form.
+"""Obligations, demands on the future: monotone functions of promises, in a canonical form.
 
-A promise is a formula at the next point: its number, and the window that is left of it. Promises
-of one number are ordered: `a` within two steps implies `a` within five. A function is a set of
-terms, each a set of promises: some term is kept in full. Terms that another one makes superfluous
-are left out, and so are promises that follow from others of their term, so that equal functions
-are equal sets.
+A promise is a temporal operator at the next time point, with the window that remains. Promises of
+one operator are ordered: `a` within two steps implies `a` within five. A function is a set of
+terms, each a set of promises; it is true if all promises of some term come true. Terms that imply
+another term are left out, and so are promises that follow from another promise of their term. So
+equal functions are equal sets.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typing import NamedTuple
 
 from fotltn.errors import LimitError
 
-#: The upper end of a window without one.
+#: The upper end of a window without an upper bound.
 ENDLESS = 1 << 62
 
 _MOST_TERMS = 200
 
 
 class Promise(NamedTuple):
-    """The operator of that number at the next point, with the window that is left.
+    """The operator with a number at the next time point, with the window that remains.
 
-    The sign is 1 if a larger window is easier to keep, -1 if it is harder, 0 if windows of
-    different sizes have nothing to do with each other.
+    The sign is 1 if a larger window makes the promise easier to keep, -1 if it makes it harder,
+    and 0 if windows of different sizes are not comparable.
     """
 
     number: int
@@ -41,12 +41,12 @@ FALSE: Function = frozenset()
 
 
 def only(promise: Promise) -> Function:
-    """The function that is one promise."""
+    """Return the function of one promise."""
     return frozenset({frozenset({promise})})
 
 
 def join(a: Function, b: Function) -> Function:
-    """`a | b`."""
+    """Return `a | b`."""
     if a == TRUE or b == TRUE:
         return TRUE
     if a == b or not b:
@@ -55,7 +55,7 @@ def join(a: Function, b: Function) -> Function:
 
 
 def meet(a: Function, b: Function) -> Function:
-    """`a & b`."""
+    """Return `a & b`."""
     if not a or not b:
         return FALSE
     if a == b or b == TRUE:
@@ -66,7 +66,7 @@ def meet(a: Function, b: Function) -> Function:
 
 
 def replaced(function: Function, by: Callable[[Promise], Function]) -> Function:
-    """The function with every promise replaced."""
+    """Return a function with every promise replaced by another function."""
     if function == TRUE or not function:
         return function
     known = {promise: by(promise) for term in function for promise in term}
@@ -82,21 +82,21 @@ def _implies(a: Promise, b: Promise) -> bool:
 
 
 def _term(promises: frozenset[Promise]) -> frozenset[Promise]:
-    """Without the promises that follow from another one."""
+    """Leave out the promises that follow from another one."""
     if len(promises) < 2:
         return promises
     return frozenset(p for p in promises if not any(q != p and _implies(q, p) for q in promises))
 
 
 def _reduced(terms: Iterable[frozenset[Promise]]) -> Function:
-    """Without the terms that imply another one."""
+    """Leave out the terms that imply another one."""
     weakest: list[frozenset[Promise]] = []
     for term in sorted(terms, key=len):
         if not any(_follows(other, term) for other in weakest):
             weakest = [other for other in weakest if not _follows(term, other)]
             weakest.append(term)
         if len(weakest) > _MOST_TERMS:
-            raise LimitError(f"there are more than {_MOST_TERMS:,} ways to fulfil it")
+            raise LimitError(f"there are more than {_MOST_TERMS:,} ways to make it true")
     return frozenset(weakest)
 
 

@@ -1,8 +1,8 @@
-"""The cells of a leaf that are open: asked something that has not come yet.
+"""The open cells of a leaf: cells whose condition was true and whose demand is not decided yet.
 
-What a cell waits for is a row of a table of transitions, as in `table`. It changes when something
-is stated of its entities, or when time runs out. So a binding is looked at when one of its letters
-is true, or when it is due. Between these, the cells of a binding sleep.
+The demand of a cell is a row of a `TransitionTable`. It changes when a fact about the cell's
+entities is stated, or when time runs out. So a binding is updated when one of its letters is true,
+or when one of its cells is due. Otherwise its cells sleep.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from fotltn.monitor.automaton import Automaton, AutomatonState
 from fotltn.monitor.choices import Choice, Sleepers
 from fotltn.monitor.conditions import Conditions
 from fotltn.monitor.events import Reason
-from fotltn.monitor.leaves import Leaf, WatchedAxiom, conjunction
+from fotltn.monitor.leaves import Leaf, WatchedAxiom
 from fotltn.monitor.obligations import Function, Promise
 from fotltn.monitor.roster import Key, Roster
 from fotltn.monitor.table import Places, TransitionTable
 from fotltn.monitor.wording import told_of
 
-#: Points in time, as ranges that do not touch: first, and the one after the last.
+#: Time points as ranges that do not touch: the first point, and the one after the last.
 Ranges = list[list[int]]
 
-_FEW_LETTERS = 3  # of which all combinations are tried
-_MOST_KNOWN = 100_000  # fates that are remembered
+_FEW_LETTERS = 3  # up to this number, all combinations of letters are tried
+_MOST_KNOWN = 100_000  # most fates to remember
 
 
 @dataclass(slots=True)
@@ -37,9 +37,9 @@ class OpenCells:
     """The open cells of a binding.
 
     Args:
-        asof: the last step that they know of.
-        quiet: the letters of a step at which nothing is stated of the binding.
-        waiting: the times of cells, by what they wait for.
+        asof: the last step that the demands take into account.
+        quiet: the letters of a step without facts about the binding.
+        waiting: the times of cells by the row of their demand.
     """
 
     asof: int
@@ -48,7 +48,7 @@ class OpenCells:
 
 
 class Outcome(NamedTuple):
-    """Cells of a binding that were settled at a step."""
+    """Cells of a binding that were decided at a step."""
 
     key: Key
     times: Ranges
@@ -58,7 +58,7 @@ class Outcome(NamedTuple):
 
 
 class LeafWatch:
-    """A leaf, and all its open cells."""
+    """A leaf with all its open cells."""
 
     def __init__(
         self,
@@ -69,23 +69,23 @@ class LeafWatch:
         table: TransitionTable,
         horizon: int | None = None,
     ) -> None:
-        """No cell is open.
+        """Start without open cells.
 
         Args:
-            leaf: what is asked of cells.
-            axiom: whose leaf it is.
-            conditions: what formulas are looked up in.
-            roster: the steps.
-            table: where what cells wait for is.
+            leaf: the leaf.
+            axiom: the axiom of the leaf.
+            conditions: where the parts of formulas are looked up.
+            roster: the entities and facts.
+            table: the table whose rows are demands.
             horizon: the number of steps of the trace, if it is known.
         """
         self.leaf, self.axiom, self.roster = leaf, axiom, roster
         self.table, self.horizon = table, horizon
-        self.when = Choice(conjunction(leaf.when), leaf.axes, conditions)
-        self.every = False  # tell of cells that end well, too
+        self.when = Choice(leaf.condition, leaf.axes, conditions)
+        self.every = False  # also report cells that become true
         self._open: dict[Key, OpenCells] = {}
         self._asking = [told_of(part, leaf.axes) for part in leaf.when]
-        # Of the last step, cells that the next one settles: bindings by what they wait for.
+        # Cells of the last step that the next step decides: bindings by demand.
         self._brief: dict[int, Set[Key]] = {}
         self._brief_time = -1
         self.letters: list[Choice] = []
@@ -103,7 +103,7 @@ class LeafWatch:
         self._forget()
 
     def _forget(self) -> None:
-        """Forget what was looked up in the table."""
+        """Forget results of the table."""
         self._next: dict[int, int] = {}
         self._sure: dict[int, bool | None] = {}
         self._is_brief: dict[int, bool] = {}
@@ -122,13 +122,13 @@ class LeafWatch:
 
     @property
     def rows(self) -> Places:
-        """The rows of the table that cells wait at, and the one before a cell's first step."""
+        """The rows of the demands of all cells, after the row before a cell's first step."""
         here = {row for cells in self.open.values() for row in cells.waiting}
         return np.array([self.start, *sorted(here)], dtype=np.intp)
 
     @rows.setter
     def rows(self, places: Places) -> None:
-        """Rows of the table have moved to other places."""
+        """Take over the new places of these rows."""
         moved = dict(zip(self.rows.tolist(), places.tolist(), strict=True))
         self.start = moved[self.start]
         for cells in self._open.values():
@@ -138,7 +138,7 @@ class LeafWatch:
     # --- steps ---------------------------------------------------------------------------------
 
     def run(self) -> Iterable[Outcome]:
-        """Go on by a batch of steps: what is settled in it."""
+        """Process a batch of steps, and return the cells that it decides."""
         if self.roster.count == 1:
             return self._single()
         asked = self._cells()
@@ -147,7 +147,7 @@ class LeafWatch:
         return self._batch(asked) if asked or self.open else ()
 
     def _cells(self) -> Mapping[Key, int]:
-        """The cells of a batch that are asked something."""
+        """Return the cells of a batch whose condition is true: steps as bits, by binding."""
         roster = self.roster
         start, stop = roster.start, roster.now
         first, last = self.axiom.first, self.axiom.last
@@ -168,13 +168,13 @@ class LeafWatch:
                 yield Outcome(key, [[time, time + 1]], time, False, None)
 
     def _batch(self, asked: Mapping[Key, int]) -> Iterator[Outcome]:
-        """Binding by binding, each through all steps."""
+        """Take each binding through all steps of a batch."""
         keys = self.sleepers.woken(self.open) if self.open else set()
         for key in keys.union(self._overdue(self.roster.now - 1), asked):
             yield from self._follow(key, asked.get(key, 0))
 
     def _overdue(self, last: int) -> Iterator[Key]:
-        """The bindings that are due by a step."""
+        """Yield the bindings that are due by a step."""
         while self.due and self.due[0][0] <= last:
             key = heapq.heappop(self.due)[1]
             if key in self._open:
@@ -207,7 +207,7 @@ class LeafWatch:
     def _step(
         self, key: Key, cells: OpenCells, letter: int, now: int, asked: bool
     ) -> Iterator[Outcome]:
-        """Take the cells of a binding through a step with some letters."""
+        """Take the cells of a binding through a step with given letters."""
         if cells.waiting:
             yield from self._sleep(key, cells, now - 1)
         cells.asof = now
@@ -223,7 +223,7 @@ class LeafWatch:
                 yield Outcome(key, times, now, good, letter)
 
     def _sleep(self, key: Key, cells: OpenCells, until: int) -> Iterator[Outcome]:
-        """Go on to a step, if nothing is stated on the way."""
+        """Go on to a step without facts on the way."""
         gap = until - cells.asof
         if gap <= 0:
             return
@@ -257,14 +257,14 @@ class LeafWatch:
             self.drop(key)
 
     def drop(self, key: Key) -> None:
-        """Let go of the open cells of a binding."""
+        """Drop the open cells of a binding."""
         del self._open[key]
         self.sleepers.discard(key)
 
     # --- one step ------------------------------------------------------------------------------
 
     def _single(self) -> Iterable[Outcome]:
-        """The same for one step: bindings with the same letters at once, where that is enough."""
+        """Process a batch of one step; bindings with the same letters go together."""
         now, axiom = self.roster.start, self.axiom
         asked: Set[Key] = frozenset()
         if axiom.first <= now and (axiom.last is None or now <= axiom.last):
@@ -301,7 +301,7 @@ class LeafWatch:
         return outcomes
 
     def _split(self, keys: Set[Key]) -> list[tuple[int, Set[Key]]]:
-        """Bindings by the letters that are true of them at a single step."""
+        """Return the bindings by their letters at a single step."""
         parts = [(0, keys)] if keys else []
         for place, choice in enumerate(self.letters):
             split: list[tuple[int, Set[Key]]] = []
@@ -315,21 +315,21 @@ class LeafWatch:
         return parts
 
     def _wait(self, key: Key, row: int, now: int) -> None:
-        """A cell of this step waits for something, besides those that do already."""
+        """Add an open cell of this step to those of its binding."""
         cells = self._open.get(key)
         if cells is None:
             cells = OpenCells(now, self._quiet(key))
-        elif cells.asof < now:  # nothing was stated of it since, nor is it due
+        elif cells.asof < now:  # there was no fact since, and nothing was due
             for _ in self._sleep(key, cells, now):
                 pass
-        if row in cells.waiting:  # it was known to wait for that, which is due when it was
+        if row in cells.waiting:  # the binding has this demand; its due step stays
             merge(cells.waiting, row, [[now, now + 1]])
             return
         cells.waiting[row] = [[now, now + 1]]
         self._store(key, cells)
 
     def _settled_next(self, row: int) -> bool:
-        """Whether the next step settles a cell, whatever it brings."""
+        """Return whether the next step decides a cell, whatever it brings."""
         brief = self._is_brief.get(row)
         if brief is None:
             count = len(self.letters)
@@ -342,11 +342,9 @@ class LeafWatch:
     # --- the end -------------------------------------------------------------------------------
 
     def finish(self, last: int, *, final: bool) -> Iterator[Outcome]:
-        """The open cells that are false if the trace ends; bad are those that no step could help.
+        """Yield the open cells that are false if the trace ends with the step `last`.
 
-        Args:
-            last: the last step.
-            final: whether all of them are bad.
+        Cells that a further step could make true are good outcomes, unless the end is final.
         """
         for key, cells in self.open.items():
             yield from self._sleep(key, cells, last)
@@ -357,7 +355,7 @@ class LeafWatch:
                     yield Outcome(key, times, last, hope, None)
 
     def _ends(self, function: Function, *, final: bool) -> bool:
-        """Whether what is waited for is true at the end; unless it is final, with hope for more."""
+        """Return whether a demand is true at the end or, if not final, could become true later."""
 
         def true(promise: Promise) -> bool:
             node, _ = self.automaton.nodes[promise.number]
@@ -368,18 +366,18 @@ class LeafWatch:
         return any(all(map(true, term)) for term in function)
 
     def tells_more(self) -> bool:
-        """Whether what is waited for may be hopeless before a part of it is wrong by itself."""
+        """Return whether the demand may become impossible before one of its parts does."""
         return self.leaf.must is not None and self.table.contradicts(self.number)
 
     # --- in words ------------------------------------------------------------------------------
 
     def needs(self, key: Key) -> str:
-        """What the cells of a binding wait for."""
+        """Return the demand of a binding as text."""
         text, truth = self._asked
         return text(key) if truth else f"!({text(key)})"
 
     def because(self, key: Key, time: int, step: int, letter: int | None) -> tuple[Reason, ...]:
-        """Why a cell is violated: what asked at its time, and what came at the last step."""
+        """Return why a cell is violated: its condition at its time, and the letters at a step."""
         evidence = [Reason(text(key), time, truth) for text, truth in self._asking]
         if self.leaf.must is None:
             return tuple(evidence)
@@ -390,21 +388,21 @@ class LeafWatch:
                 evidence.append(Reason(text(key), step, (letter >> place & 1 == 1) == truth))
         return tuple(evidence)
 
-    # --- what is waited for --------------------------------------------------------------------
+    # --- demands -------------------------------------------------------------------------------
 
     def due_if_quiet(self, row: int, cells: OpenCells) -> tuple[int, bool | None] | None:
-        """When a cell is settled if nothing is stated until then, and how, where that is known."""
+        """Return when and how a cell is decided if no facts come; None if that is not known."""
         fate = None if self.sleepers.restless else self.fate(row, cells.quiet, cells.asof)
         return None if fate is None or fate[1] is None else fate
 
     def function(self, row: int) -> Function:
-        """What is waited for at a row."""
+        """Return the demand of a row."""
         return self.table.states[row][1].rest
 
     def adopt(
         self, key: Key, asof: int, quiet: int, waiting: Iterable[tuple[Function, Ranges]]
     ) -> None:
-        """Go on with open cells that another watch had."""
+        """Take over open cells of another watch."""
         cells = OpenCells(asof, quiet)
         for function, times in waiting:
             end = self._ends(function, final=True)
@@ -417,30 +415,30 @@ class LeafWatch:
         return sum((bits & 1) << place for place, bits in enumerate(rest))
 
     def _after(self, row: int, letter: int) -> int:
-        """What is waited for after one more step."""
+        """Return the row after one more step."""
         after = self._next.get(row + letter)
         if after is None:
             after = self._next[row + letter] = self.table.after(row, letter)
         return after
 
     def _flagged(self, row: int) -> bool | None:
-        """Whether what is waited for will come, if that is certain however long the trace."""
+        """Return whether a demand will come true, if that is certain for traces of any length."""
         if row not in self._sure:
             self._sure[row] = self.table.certain(row)
         return self._sure[row]
 
     def _certain(self, row: int, now: int) -> bool | None:
-        """Whether what is waited for after a step will come, if that is certain."""
+        """Return whether a demand after a step will come true, if that is certain."""
         certain = self._flagged(row)
         if certain is None and self.horizon is not None:
             return self.table.certain(row, self.horizon - 1 - now)
         return certain
 
     def fate(self, row: int, quiet: int, now: int) -> tuple[int, bool | None] | None:
-        """After how many quiet steps it is settled, and how; None if it never is.
+        """Return after how many quiet steps a demand is decided, and how; None if never.
 
-        If only a horizon that is far away tells, it may be too long to say. Then nothing is
-        settled so far, and how is None.
+        If only a far horizon decides it, the search may be too long. Then the number is that of
+        steps after which it is still open, and how is None.
         """
         path: list[tuple[int, int, int | None]] = []
         seen: set[int] = set()
@@ -472,7 +470,7 @@ class LeafWatch:
 
 
 def _steps(bits: int) -> Iterator[int]:
-    """The places of bits that are set."""
+    """Yield the places of the bits that are set."""
     while bits:
         low = bits & -bits
         yield low.bit_length() - 1
@@ -480,7 +478,7 @@ def _steps(bits: int) -> Iterator[int]:
 
 
 def merge(waiting: dict[int, Ranges], row: int, times: Ranges) -> None:
-    """Add times to those that wait for the same."""
+    """Add the times of cells to those with the same demand."""
     known = waiting.setdefault(row, times)
     if known is times:
         return

@@ -1,4 +1,4 @@
-"""Formulas as a monitor reads them: in normal form, quantifiers outside of time.
+"""Move the quantifiers of formulas in normal form out of temporal operators.
 
 This is for two-valued logic only: the laws do not hold for degrees.
 """
@@ -10,27 +10,30 @@ import itertools
 from collections.abc import Callable
 from typing import NamedTuple, assert_never
 
-from fotltn.algebra.expr import free_axes
 from fotltn.logic import core as c
 from fotltn.logic.nnf import FALSE, TRUE, both, either, until
+from fotltn.logic.parts import free_axes, operands
 from fotltn.tree import children, fold, postorder, rebuilt, transform
 
-_MOST_PARTS = 64  # of a formula that is multiplied out
-_MOST_PASSES = 32  # of pushing quantifiers inwards
+#: Why a formula cannot be followed if its quantifiers cannot be moved.
+STUCK = "a quantifier inside a temporal operator has a future operator below it"
+
+_MOST_PARTS = 64  # most parts of a formula that is multiplied out
+_MOST_PASSES = 32  # most passes that push quantifiers inwards
 
 
 def is_temporal(node: c.Core) -> bool:
-    """Whether a node is a temporal operator."""
+    """Return whether a node is a temporal operator."""
     return isinstance(node, c.Shift | c.Until | c.Aggregate | c.Edge)
 
 
 def looks_ahead(node: c.Core) -> bool:
-    """Whether a node is an operator of the future."""
+    """Return whether a node is a future operator."""
     return isinstance(node, c.Shift | c.Until | c.Aggregate | c.Edge) and not node.past
 
 
 def having(formula: c.Core, test: Callable[[c.Core], bool]) -> set[c.Core]:
-    """The parts of a formula that have a node of some kind."""
+    """Return the parts of a formula that contain a node which passes a test."""
     parts: set[c.Core] = set()
     for node in postorder(formula):
         if test(node) or any(child in parts for child in children(node)):
@@ -38,15 +41,15 @@ def having(formula: c.Core, test: Callable[[c.Core], bool]) -> set[c.Core]:
     return parts
 
 
-# --- quantifiers outside of time -------------------------------------------------------------
+# --- quantifiers outside temporal operators --------------------------------------------------
 
 
 class Outer(NamedTuple):
-    """A formula read at time 0 as quantifiers and connectives over leaves.
+    """A formula as quantifiers and connectives over leaves, read at time 0.
 
     Args:
-        tree: made of ∧, ∨, quantifiers, and an atom for each leaf, whose name is its number.
-        leaves: formulas in which no quantifier has the future beneath it.
+        tree: ∧, ∨ and quantifiers over atoms; the name of an atom is the number of a leaf.
+        leaves: formulas in which no quantifier has a future operator below it.
     """
 
     tree: c.Formula
@@ -54,10 +57,10 @@ class Outer(NamedTuple):
 
 
 def outer(formula: c.Formula) -> Outer | None:
-    """A formula in normal form, taken apart.
+    """Split a formula in normal form; return None if that is impossible.
 
-    Quantifiers are pulled out of time (`G forall` is `forall G`) or, within it, pushed inwards
-    (`exists F` is `F exists`). Where neither helps, as in `G exists x. G P(x)`, there is none.
+    Quantifiers are pulled out of temporal operators (`G forall` becomes `forall G`), or pushed
+    inwards (`exists F` becomes `F exists`). For `G exists x. G P(x)`, neither is possible.
     """
     body = formula
     prefix: list[c.Core] = []
@@ -99,7 +102,7 @@ def outer(formula: c.Formula) -> Outer | None:
 
 
 def stuck(formula: c.Formula) -> set[c.Core]:
-    """The parts in which some quantifier has the future beneath it."""
+    """Return the parts that contain a quantifier with a future operator below it."""
     later = having(formula, looks_ahead)
     return having(formula, lambda node: isinstance(node, c.Quantifier) and node in later)
 
@@ -115,7 +118,7 @@ class _Split(NamedTuple):
 
 
 def _splits(formula: c.Formula, inside: set[c.Core]) -> dict[c.Core, _Split]:
-    """Each part of a formula, split if it is stuck."""
+    """Return a split of each part of a formula; only stuck parts are really split."""
     known: dict[c.Core, _Split] = {}
     for node in postorder(formula):
         if isinstance(node, c.Formula):
@@ -182,7 +185,7 @@ def _pairs(
 def _apart(
     axes: tuple[c.Axis, ...], formula: c.Formula, taken: set[c.Axis]
 ) -> tuple[tuple[c.Axis, ...], c.Formula]:
-    """The same with other names for axes that are taken: `a <-> b` has each quantifier twice."""
+    """Rename axes that are taken: in `a <-> b`, each quantifier occurs twice."""
     if not taken & set(axes):
         return axes, formula
     fresh = {a: c.Axis(f"{a.name}'", a.sort, a.relation) for a in axes if a in taken}
@@ -197,11 +200,13 @@ def _apart(
 
 
 def universal_parts(formula: c.Formula, taken: set[c.Axis]) -> list[Scoped] | None:
-    """A formula in normal form as `∧ᵢ ∀ axesᵢ. partᵢ`, no quantifier with the future beneath it.
+    """Split a formula in normal form as `∧ᵢ ∀ axesᵢ. partᵢ`; return None if that is impossible.
+
+    No quantifier of a part has a future operator below it.
 
     Args:
-        formula: what is taken apart.
-        taken: axes that are bound outside of it; those of parts have other names.
+        formula: the formula.
+        taken: axes that are bound outside the formula; the axes of parts get other names.
     """
     inside = stuck(formula)
     parts: list[Scoped] = []
@@ -210,13 +215,7 @@ def universal_parts(formula: c.Formula, taken: set[c.Axis]) -> list[Scoped] | No
         if free is None:
             return None
         axes, free = _apart(axes, free, taken)
-        waiting = [free]
-        while waiting:
-            node = waiting.pop()
-            if isinstance(node, c.And):
-                waiting += [node.right, node.left]
-            else:
-                parts.append((axes, node))
+        parts += [(axes, node) for node in operands(free, c.And)]
     return parts
 
 
@@ -243,7 +242,7 @@ def _pushed(node: c.Formula, leaf: Callable[[c.Formula], c.Formula]) -> c.Formul
 
 
 def _inwards(node: c.Core) -> c.Core:
-    """A quantifier one operator further in, if that operator lets it."""
+    """Move a quantifier inside the operator below it, if a law allows that."""
     if not isinstance(node, c.Quantifier) or not having(node.body, looks_ahead):
         return node
     universal, axes = node.universal, node.axes

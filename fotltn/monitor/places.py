@@ -7,7 +7,7 @@ from typing import Any
 from fotltn.errors import DataError, Diagnostic
 from fotltn.monitor.sources import START, Arrived, FollowedFile, Place
 
-#: The kinds of sources, in words, by the names that they have in a folder.
+#: The kinds of sources in words, by the name that `watch.json` has for each.
 SOURCES = {"file": "a file", "redis": "a Redis stream", "stdin": "standard input"}
 
 _HOW = {"file": "--input FILE", "redis": "--redis URL/STREAM", "stdin": "no --input"}
@@ -20,14 +20,14 @@ _OTHER = "use another folder for --state"
 
 
 def place_in(file: FollowedFile, place: Place) -> dict[str, Any]:
-    """A place in the file that is read now."""
+    """Return a place in a file as data for `watch.json`."""
     mark = file.mark(place.offset) or ""
     path = str(file.path.absolute())
     return {"source": "file", "path": path, **place._asdict(), "mark": mark}
 
 
 def place_after(one: Arrived, source: FollowedFile | str | None) -> dict[str, Any]:
-    """Where the input goes on after a line: of a file, of a stream, or of standard input."""
+    """Return where the input continues after a line of a file, a stream or standard input."""
     if isinstance(source, FollowedFile) and isinstance(one.after, int):
         return place_in(source, Place(one.after, one.line.number))
     if isinstance(source, str):
@@ -36,16 +36,16 @@ def place_after(one: Arrived, source: FollowedFile | str | None) -> dict[str, An
 
 
 def checked_place(place: Any, source: str, folder: object) -> dict[str, Any] | None:
-    """What a folder says of a kind of source; none if it says nothing.
+    """Return the place that a folder has for its source; None if it has none.
 
     Raises:
-        DataError: it is of another kind, or damaged.
+        DataError: the place belongs to another kind of source, or is damaged.
     """
     if place is None:
         return None
     kind = place.get("source") if isinstance(place, dict) else None
     if kind not in SOURCES:
-        raise DataError(f"{folder}/watch.json is damaged: its 'place' is no place of an input")
+        raise DataError(f"{folder}/watch.json is damaged: its 'place' is not a place in an input")
     if kind != source:
         raise DataError(
             Diagnostic(
@@ -61,10 +61,12 @@ def checked_place(place: Any, source: str, folder: object) -> dict[str, Any] | N
 
 
 def file_start(place: dict[str, Any] | None, file: FollowedFile, *, follow: bool) -> Place:
-    """From where a file is read: a file that has replaced the one that is followed, from its start.
+    """Return where to start reading a file.
+
+    With `follow`, a file that has replaced the earlier one is read from its start.
 
     Raises:
-        DataError: it is another file.
+        DataError: the file is not the one that was read before.
     """
     if place is None:
         return START

@@ -1,9 +1,9 @@
-"""The truth of state formulas, those without the future, over a stretch of steps at once.
+"""The truth of formulas without future operators, over a stretch of steps at once.
 
-A value is an array with axes (step, named axes …); the first has size 1 if nothing changes.
-Operators of the past keep what they need from one stretch to the next: when something was last
-true, as a time. So unbounded operators need one number for each binding, and bounded ones with a
-lower bound as many as that says.
+A value is an array with axes (step, named axes …); the first has size 1 if the value is static.
+Past operators keep a memory from one stretch to the next: the last time at which an operand was
+true. So an unbounded operator needs one number for each binding, and an operator with a lower
+bound needs as many numbers as the bound.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import assert_never
 
 import numpy as np
 
-from fotltn.algebra.expr import free_axes_of_all
 from fotltn.logic import core as c
+from fotltn.logic.parts import free_axes_of_all
 from fotltn.monitor.domain import Array, Axes, Domain, Stranger, aligner, ordered
 from fotltn.monitor.obligations import ENDLESS
 from fotltn.tree import children, postorder
@@ -27,7 +27,7 @@ _NEVER = -(1 << 62)
 class Stretch:
     """Some steps: the time of the first, their number, and tables with axes (step, arguments …).
 
-    Degrees are truth values here. A table of what is static has one step.
+    The tables of predicates have truth values. The table of a static symbol has one step.
     """
 
     start: int
@@ -36,15 +36,15 @@ class Stretch:
     functions: Mapping[str, Array]
 
 
-#: What an operator of the past keeps: arrays with axes (earlier step, named axes …).
+#: The memory of a past operator: arrays with axes (earlier step, named axes …).
 Memory = dict[str, Array]
 
 
 class Reader:
-    """Reads formulas, each distinct part of them once."""
+    """Computes the truth of formulas, each distinct part once."""
 
     def __init__(self, domain: Domain, kinds: frozenset[Stranger] = frozenset()) -> None:
-        """Nothing to read yet; quantifiers run over those who are there, and some strangers."""
+        """Start without formulas; quantifiers range over named entities, and some strangers."""
         self.domain, self.kinds = domain, kinds
         self.slots: dict[c.Core, int] = {}
         self.axes: list[Axes] = []
@@ -53,7 +53,7 @@ class Reader:
         self.memories: dict[int, Memory] = {}
 
     def add(self, formula: c.Core) -> None:
-        """Read this, too."""
+        """Read one more formula."""
         free = free_axes_of_all(formula)
         for node in postorder(formula):
             if node not in self.slots:
@@ -64,20 +64,20 @@ class Reader:
                 self.runs.append(self._run(node, slot, axes, below))  # type: ignore[arg-type]
 
     def read(self, stretch: Stretch) -> None:
-        """Find the values of everything over some steps, which follow those read before."""
+        """Compute all formulas over some steps, which follow the steps read before."""
         self.values = []
         for run in self.runs:
             self.values.append(run(stretch))
 
     def grown(self, kind: Stranger) -> dict[int, Memory]:
-        """What is kept, with one more entity, who was a stranger of that kind."""
+        """Return the memories with one more entity, which takes over those of a stranger."""
         return {
             slot: {n: self.domain.grown(a, self.axes[slot], kind) for n, a in memory.items()}
             for slot, memory in self.memories.items()
         }
 
     def adopt(self, memories: Mapping[int, Memory]) -> None:
-        """Go on from what this or another reader of the same formulas has kept."""
+        """Continue from the memories of this or another reader of the same formulas."""
         self.memories = {slot: dict(memory) for slot, memory in memories.items()}
 
     def _run(
@@ -86,7 +86,7 @@ class Reader:
         inputs = [(arg, aligner(self.axes[arg], axes)) for arg in below]
 
         def values() -> list[Array]:
-            """The operands, with a dimension for each axis."""
+            """Return the operands, with a dimension for each axis."""
             return [align(self.values[arg]) for arg, align in inputs]
 
         def memory() -> Memory:
@@ -155,7 +155,7 @@ class Reader:
 
         def run(_: Stretch) -> Array:
             value = align(self.values[body])
-            if idle:  # an axis that the body does not have may be empty all the same
+            if idle:  # an axis that the body does not have may still be empty
                 value = np.broadcast_to(value, (len(value), *self.domain.shape((*axes, *bound))))
             for dim, axis in zip(dims, bound, strict=True):
                 if axis.sort is not None:
@@ -172,7 +172,7 @@ _COMPARE: dict[str, Callable[[Array, Array], Array]] = {
 
 
 def _plain(args: tuple[c.Term, ...], axes: Axes) -> tuple[int, ...] | None:
-    """The order of a table's dimensions, if its arguments are different variables."""
+    """Return the order of a table's dimensions, if its arguments are different variables."""
     plain = [a.axis for a in args if isinstance(a, c.Variable) and a.column is None]
     if len(plain) != len(args) or len(set(plain)) != len(args):
         return None
@@ -187,7 +187,7 @@ def _gather(table: Array, args: Sequence[Array]) -> Array:
 
 
 def _prev(value: Array, steps: int, outside: bool | int, memory: Memory, name: str = "") -> Array:
-    """The value so many steps ago, which is `outside` before the first step."""
+    """Return the value a number of steps ago; it is `outside` before the first step."""
     before = memory.get(name, value[:0])
     known = np.concatenate([before, value])
     missing = min(len(value), steps - len(before))
@@ -197,10 +197,10 @@ def _prev(value: Array, steps: int, outside: bool | int, memory: Memory, name: s
 
 
 def _since(a: Array, b: Array, window: c.Window, stretch: Stretch, memory: Memory) -> Array:
-    """Whether `b` was true inside the window, and `a` ever since.
+    """Return whether `b` was true inside the window, and `a` at all steps since.
 
-    The best witness is the last one at least `low` steps ago. It serves if it is at most `high`
-    steps ago, and not before the last time at which `a` was false.
+    The best witness is the last `b` that is at least `low` steps ago. It counts if it is at most
+    `high` steps ago, and not before the last time at which `a` was false.
     """
     times = np.arange(stretch.start, stretch.start + stretch.count)
     times = times.reshape(-1, *[1] * (a.ndim - 1))
@@ -214,7 +214,7 @@ def _since(a: Array, b: Array, window: c.Window, stretch: Stretch, memory: Memor
 
 
 def _last(value: Array, times: Array, memory: Memory, name: str) -> Array:
-    """The last time at which something was true."""
+    """Return the last time at which a value was true."""
     last = np.where(value, times, _NEVER)
     if name in memory:
         last[:1] = np.maximum(last[:1], memory[name])

@@ -11,25 +11,25 @@ from fotltn.logic.signature import Signature
 #: A binding: a name for each axis over a sort, a tuple of names for each axis over a relation.
 Key = tuple[Any, ...]
 
-#: The values of a function by arguments: one for all steps, or one for each of a batch.
+#: The values of a function by arguments.
 Results = dict[Key, Any]
 
 
 class Roster:
-    """Entities with the step since which they are there, and the facts of some steps.
+    """The entities with the step at which each came, and the facts of a batch of steps.
 
     Attributes:
-        start, count: the first step of the batch, and how many there are so far.
-        full: a bit for each of these steps, once all are there.
-        static: the degrees of facts that do not change, by predicate and arguments.
-        facts: for each predicate the arguments of which it is true, with the steps as bits; of
-            static ones, beyond the batch as well. These mappings stay; what they hold changes.
-        came: by sort and name, the step at which an entity was first named; 0 if it was before.
-        relations: the tuples that paired variables run through.
+        start, count: the first step of the batch, and the number of its steps so far.
+        full: a bit for each step of the batch, once it is complete.
+        static: the degrees of static facts, by predicate and arguments.
+        facts: for each predicate, the arguments for which it is true, with the steps as bits.
+            Static facts have bits beyond the batch, too. The mappings stay the same objects.
+        came: by sort and name, the step that first named an entity; 0 if the header did.
+        relations: the tuples that paired variables range over.
     """
 
     def __init__(self, signature: Signature, threshold: float) -> None:
-        """Nobody is there but constants; facts are true from a degree on."""
+        """Start empty; a fact is true if its degree is at least the threshold."""
         self.signature, self.threshold = signature, threshold
         self.start = self.count = self.full = 0
         self.facts: dict[str, dict[Key, int]] = {name: {} for name in signature.predicates}
@@ -37,7 +37,7 @@ class Roster:
         self.static: dict[str, dict[Key, float]] = {
             n: {} for n, p in signature.predicates.items() if p.static
         }
-        self.recent: list[tuple[str, Key]] = []  # static facts of those who came in this batch
+        self.recent: list[tuple[str, Key]] = []  # static facts of entities that came in this batch
         self.came: dict[str, dict[str, int]] = {sort: {} for sort in signature.sorts}
         self.relations: dict[str, dict[Key, None]] = {name: {} for name in signature.relations}
         self.fixed: dict[str, Results] = {
@@ -48,17 +48,17 @@ class Roster:
         }
         self.default: float | None = None
         self._index: dict[tuple[Any, ...], dict[Key, list[Key]]] = {}  # tuples by some columns
-        self.newest = 0  # the last step at which somebody came
-        self.changes = 0  # of what is static
+        self.newest = 0  # the last step at which an entity came
+        self.changes = 0  # counts changes of static facts
 
     def places(self, axis: c.Axis) -> Collection[Any]:
-        """What an axis runs over."""
+        """Return the entities or tuples that an axis ranges over."""
         if axis.relation is not None:
             return self.relations[axis.relation]
         return self.came[str(axis.sort)]
 
     def matching(self, axis: c.Axis, names: Mapping[int | None, str]) -> Collection[Any]:
-        """The places of an axis with these entities, by column of its tuples."""
+        """Return the entities or tuples of an axis that match names, given by column."""
         if None in names:
             return (names[None],)
         places = self.places(axis)
@@ -72,34 +72,34 @@ class Roster:
         return self._index[axis.relation, *names].get(tuple(names.values()), ())
 
     def there(self, axes: tuple[c.Axis, ...], key: Key) -> int:
-        """The steps at which all entities of a binding are there."""
+        """Return the steps of the batch at which all entities of a binding are present."""
         if self.settled:
             return self.full
         return self.full & -1 << max(self.since(axes, key) - self.start, 0)
 
     @property
     def settled(self) -> bool:
-        """Whether all who may be in a binding are there at all steps."""
+        """Whether all entities are present at all steps of the batch."""
         return self.newest <= self.start
 
     def since(self, axes: tuple[c.Axis, ...], key: Key) -> int:
-        """The step since which all entities of a binding are there."""
+        """Return the step since which all entities of a binding are present."""
         steps = [self.came[a.sort][n] for a, n in zip(axes, key, strict=True) if a.sort is not None]
         return max(steps, default=0)
 
     def value(self, function: str, args: Key, step: int) -> Any:
-        """The value of a function at a step of the batch."""
+        """Return the value of a function at a step of the batch."""
         if function in self.results:
             return self.results[function][step].get(args, self.default)
         return self.fixed[function].get(args, self.default)
 
     @property
     def now(self) -> int:
-        """The step that is entered."""
+        """The step that is entered next."""
         return self.start + self.count
 
     def begin(self, start: int) -> None:
-        """Go on to a batch of steps, of which nothing is stated yet but what is static."""
+        """Begin a batch of steps, with only the static facts."""
         for name in self.changing:
             self.facts[name].clear()
         for name, args in self.recent:
@@ -110,15 +110,15 @@ class Roster:
             results.clear()
 
     def seal(self) -> None:
-        """All steps of the batch are there."""
+        """Complete the batch."""
         self.full = (1 << self.count) - 1
 
     def add(self, sort: str, name: str, step: int) -> None:
-        """Somebody is there from a step on."""
+        """Add an entity that is present from a step on."""
         self.came[sort][name] = self.newest = step
 
     def fix(self, name: str, args: Key, degree: float) -> None:
-        """A static fact has a degree, from when its entities are there."""
+        """Set the degree of a static fact, from the step at which its entities are present."""
         self.static[name][args] = degree
         self.changes += 1
         if degree < self.threshold:
@@ -131,7 +131,7 @@ class Roster:
             self.recent.append((name, args))
 
     def binding(self, axes: tuple[c.Axis, ...], key: Key) -> dict[str, str]:
-        """The names of entities by variable."""
+        """Return the names of entities by variable."""
         names: dict[str, str] = {}
         for axis, place in zip(axes, key, strict=True):
             if axis.relation is None:
@@ -141,7 +141,7 @@ class Roster:
         return names
 
     def forget(self, gone: Mapping[str, Collection[str]]) -> None:
-        """Strike entities off."""
+        """Remove entities and their static facts."""
         self.changes += 1
         for sort, names in gone.items():
             for name in names:

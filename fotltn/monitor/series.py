@@ -1,8 +1,8 @@
-"""Formulas whose degree at a point depends on few points around it, and how to evaluate them.
+"""Formulas whose degree at a time point depends on few points around it.
 
-The last points of the trace are kept, on which the reference evaluator is right at every point
-that has enough neighbours. Operators of the past without a bound are *streams*: their degrees
-come from running totals, and stand there like the facts of a predicate.
+A monitor keeps the last points of the trace. On these, the reference evaluator is right at every
+point with enough neighbours. Unbounded past operators are *streams*: their degrees come from
+running totals, and are stored like the facts of a predicate.
 """
 
 from __future__ import annotations
@@ -11,25 +11,25 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple, assert_never
 
-from fotltn.algebra.expr import free_axes
 from fotltn.logic import core as c
+from fotltn.logic.parts import changes, free_axes
 from fotltn.logic.signature import Signature
 from fotltn.logic.span import HERE, inside
 from fotltn.monitor.domain import ordered
 from fotltn.semantics.config import Fold, PMean, Semantics, TConorm, TNorm
 from fotltn.tree import children, fold, postorder, rebuilt
 
-#: The stream that is true at the first point alone.
+#: The stream that is true only at the first point.
 FIRST = "<first>"
 
-#: A formula that looks further is evaluated on the whole history.
+#: A formula that looks further is evaluated on the whole trace.
 MOST_REACH = 1000
 
 LOW, HIGH = "#low", "#high"
 
 
 class Reach(NamedTuple):
-    """How many points before and after its own a degree may depend on."""
+    """The numbers of points before and after a time point on which its degree may depend."""
 
     back: int
     ahead: int
@@ -40,12 +40,12 @@ class Stream:
     """A part of formulas whose degrees are computed as the trace goes on.
 
     Args:
-        name: of the predicate that stands for it.
-        node: the part, with streams inside it replaced.
+        name: the name of the predicate that stands for the part.
+        node: the part; predicates stand for the streams inside it.
         axes: its free variables, the arguments of the predicate.
-        reach: of its operands.
-        unbounded: whether it is an operator of the past with a running total; otherwise it is
-            evaluated point by point.
+        reach: the reach of its operands.
+        unbounded: whether it is a past operator with a running total; otherwise it is evaluated
+            point by point.
     """
 
     name: str
@@ -57,14 +57,14 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A formula with its streams replaced, and its reach."""
+    """A formula, in which predicates stand for streams, and its reach."""
 
     formula: c.Formula
     reach: Reach
 
 
 class GrowingError(Exception):
-    """A formula that needs the whole history, and why."""
+    """The reason why a formula needs the whole trace."""
 
 
 class Streams:
@@ -73,12 +73,12 @@ class Streams:
     def __init__(
         self, signature: Signature, semantics: Semantics, grows: Callable[[str], bool]
     ) -> None:
-        """No streams yet; `grows` says of a sort whether its entities may become more."""
+        """Start without streams; `grows` says whether a sort may get more entities."""
         self.signature, self.semantics, self.grows = signature, semantics, grows
         self.known: dict[c.Formula, Stream] = {}
 
     def parts(self, formula: c.Formula) -> dict[c.Core, Series | str]:
-        """Each part of a formula as a series, or else the reason why it is none."""
+        """Return each part of a formula as a series, or the reason why it is not a series."""
         series: dict[c.Core, Series | str] = {}
         replaced: dict[c.Core, c.Core] = {}
         reaches: dict[c.Core, Reach] = {}
@@ -100,7 +100,7 @@ class Streams:
         return series
 
     def used(self, formulas: Iterable[c.Formula]) -> list[Stream]:
-        """The streams in some formulas, and those that they need, inner ones first."""
+        """Return the streams in formulas, and the streams inside these, inner ones first."""
         names: set[str] = set()
         stack: list[c.Core] = list(formulas)
         named = {stream.name: stream for stream in self.known.values()}
@@ -115,7 +115,7 @@ class Streams:
         return [stream for name, stream in named.items() if name in names]
 
     def _replaced(self, node: c.Core, reach: Reach) -> c.Core:
-        """A part whose own parts are replaced, or the atom that stands for it."""
+        """Return a part, or the atom that stands for it if it is a stream."""
         if not isinstance(node, c.Formula):
             return node
         match c.closed(node):
@@ -125,13 +125,15 @@ class Streams:
                 return self._atom(node, reach, True)
             case c.Until(_, _, _, window, True) if window.high is None:
                 if window.low > 0 or not is_lattice(self.semantics):
-                    raise GrowingError("a since without bound moves as a whole")
+                    raise GrowingError("an unbounded since needs more than its last degree")
                 return self._atom(node, reach, True)
-            case c.Atom() | c.Equal() | c.Compare() if self._moving(node):
+            case c.Atom() | c.Equal() | c.Compare() if changes(
+                self.signature, *(n for n in children(node) if isinstance(n, c.Term))
+            ):
                 return self._atom(node, reach, False)
             case c.Quantifier(_, axes, guard):
                 if any(a.sort is not None and self.grows(a.sort) for a in axes):
-                    raise GrowingError("somebody who comes late changes earlier points")
+                    raise GrowingError("an entity that comes late changes earlier time points")
                 if guard is not None:
                     self.check_guard(guard)
             case (
@@ -142,32 +144,26 @@ class Streams:
             case never:
                 assert_never(never)
         if reach.back + reach.ahead > MOST_REACH:
-            raise GrowingError(f"it looks further than {MOST_REACH} points")
+            raise GrowingError(f"it looks further than {MOST_REACH} time points")
         return node
 
     def check_guard(self, guard: c.Formula) -> None:
-        """Refuse a guard with a stream whose degrees are not those of two-valued logic.
+        """Refuse a guard with a stream, because a guard needs two-valued truth.
 
         Raises:
-            GrowingError: there is one.
+            GrowingError: the guard has a stream that is not an atom or a comparison.
         """
         soft = {s.name for s in self.known.values() if not isinstance(s.node, c.Atom | c.Compare)}
         if any(isinstance(n, c.Atom) and n.predicate in soft for n in postorder(guard)):
-            raise GrowingError("a guard looks back without a bound, or at numbers that change")
-
-    def _moving(self, node: c.Core) -> bool:
-        return any(
-            isinstance(n, c.Apply) and not self.signature.functions[n.function].static
-            for n in postorder(node)
-        )
+            raise GrowingError("a guard has an unbounded past operator or a changing equation")
 
     def _atom(self, node: c.Formula, reach: Reach, unbounded: bool) -> c.Formula:
         if reach.ahead:
-            raise GrowingError("an operator of the past without bound has the future beneath it")
+            raise GrowingError("an unbounded past operator has a future operator below it")
         if node not in self.known:
             axes = ordered(free_axes(node))
             if any(a.relation is not None for a in axes):
-                raise GrowingError("it looks back without bound on paired variables")
+                raise GrowingError("an unbounded past operator has paired variables")
             name = f"<{len(self.known)}>"
             self.known[node] = Stream(name, node, axes, reach, unbounded)
         stream = self.known[node]
@@ -175,7 +171,7 @@ class Streams:
 
 
 def is_lattice(semantics: Semantics) -> bool:
-    """Whether and, or, F and G are minimum and maximum, so that since can be continued."""
+    """Return whether and, or, F and G are minimum and maximum, so that since can be continued."""
     folds = {PMean(float("inf")), Fold()}
     return (
         semantics.conjunction is TNorm.MINIMUM
@@ -189,7 +185,7 @@ def _is_stream(node: c.Core) -> bool:
 
 
 def _reach_of(node: c.Core, below: list[Reach]) -> Reach:
-    """How far a node reaches, if its parts reach so far from where it reads them."""
+    """Return the reach of a node, given the reach of the nodes below it."""
     back = max((reach.back for reach in below), default=0)
     ahead = max((reach.ahead for reach in below), default=0)
     if not isinstance(node, c.Formula):
@@ -198,8 +194,8 @@ def _reach_of(node: c.Core, below: list[Reach]) -> Reach:
         return Reach(0, 1)
     low, high = inside(node, HERE)
     if high is None:
-        raise GrowingError("an operator of the future without bound is not outermost")
-    low = high if low is None else low  # a running total takes in the nearest point alone
+        raise GrowingError("an unbounded future operator is not outermost")
+    low = high if low is None else low  # a running total adds only the nearest point
     if not isinstance(node, c.Shift):
         low, high = min(low, 0), max(high, 0)
     return Reach(max(0, back - low), max(0, ahead + high))
@@ -209,10 +205,10 @@ def _reach_of(node: c.Core, below: list[Reach]) -> Reach:
 
 
 def extremes(formula: c.Formula, signature: Signature) -> tuple[c.Formula, c.Formula] | None:
-    """Formulas for the lowest and the highest degree, over low and high degrees of atoms.
+    """Return formulas for the lowest and the highest degree, over low and high degrees of atoms.
 
-    An atom that changes becomes two: one for its low and one for its high degrees. None if guards
-    change, so that a degree may both raise and lower the value.
+    A temporal atom becomes two: one for its low degrees, one for its high degrees. None if a guard
+    changes, because a higher degree may then both raise and lower the value.
     """
     for node in postorder(formula):
         if isinstance(node, c.Quantifier) and node.guard is not None:

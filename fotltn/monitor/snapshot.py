@@ -1,4 +1,4 @@
-"""A watch as plain data, to continue from later: entities, memory, open cells."""
+"""Turn a watch into plain data and back: entities, memory, open cells."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from fotltn.monitor.obligations import Function, Promise
 from fotltn.monitor.open_cells import LeafWatch, OpenCells
 from fotltn.monitor.roster import Roster
 
-#: The version of what is written; it grows when formulas are taken apart otherwise, too.
+#: The version of the data; it also increases when formulas are split in another way.
 VERSION = 2
 
 
 def packed(
     roster: Roster, entries: Intake, conditions: Conditions, axioms: Mapping[str, AxiomWatch]
 ) -> dict[str, Any]:
-    """Everything that a watch knows, between two steps."""
+    """Return the state of a watch between two steps."""
     return {
         "begun": entries.begun,
         "closed": sorted(entries.closed),
@@ -57,7 +57,7 @@ def unpack(
     conditions: Conditions,
     axioms: Mapping[str, AxiomWatch],
 ) -> None:
-    """Bring the parts of a watch that has seen nothing yet to what another one knew."""
+    """Restore the state of another watch into the parts of a new one."""
     entries.begun, entries.closed, entries.heard = data["begun"], set(data["closed"]), data["heard"]
     roster.default, roster.came = data["default"], data["came"]
     for name, facts in data["static"].items():

@@ -14,19 +14,19 @@ from fotltn.errors import DataError, Diagnostic
 from fotltn.monitor.steps import InputLine
 
 _CHUNK = 1 << 20
-_MOST_BYTES = 1 << 26  # of a line
-_ENTRIES = 1024  # of a stream that are read at once
-_MARK = 4096  # bytes at two places that tell a file
+_MOST_BYTES = 1 << 26  # most bytes of a line
+_ENTRIES = 1024  # most entries of a stream to read at once
+_MARK = 4096  # bytes at each of two places that identify a file
 _PAUSE = 0.1  # seconds between two looks at a file that grows
 
 
 class Arrived(NamedTuple):
-    """A line, and where the next one begins: an offset in bytes, or what a broker calls it.
+    """A line of input, with the place after it.
 
     Attributes:
         line: the line.
-        after: where the next one begins.
-        refused: why it cannot be a step, if that is known.
+        after: where the next line begins: an offset in bytes, or the number of a broker's entry.
+        refused: why the line cannot be a step, if that is known.
     """
 
     line: InputLine
@@ -35,7 +35,7 @@ class Arrived(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a source is read from: an offset in bytes, and how many lines come before it."""
+    """A place in a file: an offset in bytes, and the number of lines before it."""
 
     offset: int = 0
     lines: int = 0
@@ -46,21 +46,21 @@ START = Place()
 
 
 class FollowedFile:
-    """A file that grows; another file that takes its path is read after it.
+    """A file that grows, and the files that later take its path, as in log rotation.
 
     Attributes:
-        path: where it is.
-        file: what is read now.
-        swaps: how often it was replaced.
+        path: the path.
+        file: the open file.
+        swaps: how often another file took the path.
     """
 
     def __init__(self, path: Path) -> None:
-        """Open it."""
+        """Open the file at a path."""
         self.path, self.file = path, path.open("rb")
         self.swaps = 0
 
     def replaced(self) -> bool:
-        """Whether the path leads to another file now, or to one that was cut."""
+        """Return whether the path now leads to another file, or the file became shorter."""
         try:
             now, mine = self.path.stat(), os.fstat(self.file.fileno())
         except OSError:
@@ -69,9 +69,10 @@ class FollowedFile:
         return other or now.st_size < self.file.tell()
 
     def mark(self, offset: int) -> str | None:
-        """What tells the file by its bytes: those at its start, and those before an offset.
+        """Return a digest of the bytes at the start of the file and before an offset.
 
-        So a copy is the same file. None if no line begins there; the last may lack its line feed.
+        It identifies the file by its content, so a copy counts as the same file. None if no line
+        begins at the offset. The last line of a file may lack its line feed.
         """
         here, size = self.file.tell(), max(0, offset - 1)
         self.file.seek(0)
@@ -85,7 +86,7 @@ class FollowedFile:
         return hashlib.sha256(bytes_told + before).hexdigest()[:32]
 
     def swap(self) -> bool:
-        """Open what the path leads to, and close what was read; whether there is a file."""
+        """Close the file and open the one that now has the path; return whether there is one."""
         try:
             file = self.path.open("rb")
         except OSError:
@@ -96,23 +97,23 @@ class FollowedFile:
         return True
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the file."""
         self.file.close()
 
 
 def lines_of(
     file: IO[bytes] | FollowedFile, name: str, start: Place = START
 ) -> Iterator[list[Arrived]]:
-    """Lines that are not empty, as many at a time as are there.
+    """Yield the lines that are not empty, as many at a time as are available.
 
-    Bytes that are no text become surrogates, which `read_line` refuses.
+    Bytes that are not text become surrogates, which `read_line` refuses.
 
     Args:
-        file: what is read, from its place on. At the end of a file that grows, more is waited for,
-            and an empty list says that there is nothing yet. What replaces it is read from its
-            start; a last line without a line feed is a line then.
-        name: what errors call it.
-        start: where that is.
+        file: an open file, which is read from its present place. At the end of a `FollowedFile`,
+            an empty list means that there is nothing yet. A file that replaces it is read from its
+            start; then the last line of the old file counts even without a line feed.
+        name: the name of the file in errors.
+        start: the present place of the file.
 
     Raises:
         DataError: a line is too long.
@@ -120,7 +121,8 @@ def lines_of(
     left, (offset, count) = b"", start
     followed = file if isinstance(file, FollowedFile) else None
     while True:
-        replaced = followed is not None and followed.replaced()  # so that all of it is read
+        # Ask before reading, so that the whole old file is read.
+        replaced = followed is not None and followed.replaced()
         now = file.file if isinstance(file, FollowedFile) else file
         chunk = now.read1(_CHUNK)  # type: ignore[attr-defined]
         *complete, left = (left + chunk).split(b"\n")
@@ -156,20 +158,20 @@ def redis_lines(
     pause: float = 1.0,
     note: Callable[[str], None] = lambda _: None,
 ) -> Iterator[list[Arrived]]:
-    """The entries of a Redis stream: the field `step` of each is a line. More is waited for.
+    """Yield the entries of a Redis stream, without end: the field `step` of each is a line.
 
-    A server that answered once and is gone is waited for, too.
+    If a server stops answering, wait until it answers again.
 
     Args:
-        url: of the server, as redis://localhost:6379/0.
+        url: the address of the server, such as redis://localhost:6379/0.
         stream: the key of the stream.
-        after: the entry after which to begin; the first one is after 0.
-        pause: seconds after which an empty list says that there is nothing yet.
-        note: is told when the server is gone, and when it is back.
+        after: begin after this entry; 0 is before the first.
+        pause: the number of seconds after which an empty list means that there is nothing yet.
+        note: called with a note when the server stops answering, and when it answers again.
 
     Raises:
-        DataError: the package is missing, the server does not answer from the start, or the stream
-            is another one than before.
+        DataError: the package is missing, the server does not answer at the start, or the stream
+            is not the one that was read before.
     """
     try:
         import redis
@@ -187,7 +189,7 @@ def redis_lines(
                     if not answered or isinstance(error, redis.AuthenticationError):
                         raise
                     if not gone:
-                        note(f"{_masked(url)} does not answer, and is waited for: {error}")
+                        note(f"{_masked(url)} does not answer; waiting for it: {error}")
                     gone = True
                     yield []
                     time.sleep(pause)
@@ -206,7 +208,7 @@ def redis_lines(
                 yield lines
     except DataError:
         raise
-    except (redis.RedisError, ValueError) as error:  # an address may be wrong, too
+    except (redis.RedisError, ValueError) as error:  # a wrong address is a ValueError
         raise DataError(f"cannot read the stream '{stream}' of {_masked(url)}: {error}") from None
 
 
@@ -214,7 +216,7 @@ def _check_goes_on(server: Any, stream: str, after: str) -> None:
     """Check that entries of a stream come after the last one that was read.
 
     Raises:
-        DataError: the stream began anew, with a clock that was set back or numbers of its own.
+        DataError: the stream was deleted and begun again with lower numbers.
     """
     if after == "0" or not server.exists(stream):
         return
@@ -222,8 +224,8 @@ def _check_goes_on(server: Any, stream: str, after: str) -> None:
     if _entry_number(last) < _entry_number(after):
         raise DataError(
             Diagnostic(
-                f"the stream '{stream}' is another one than before: entry {after} was read, but "
-                f"its last entry is {last}",
+                f"the stream '{stream}' is not the one that was read before: entry {after} was "
+                f"read, but its last entry is {last}",
                 hint="to read it from its start, use another folder for --state",
             )
         )
@@ -234,5 +236,5 @@ def _entry_number(entry: str) -> tuple[int, ...]:
 
 
 def _masked(url: str) -> str:
-    """An address without its password."""
+    """Return an address without its password."""
     return re.sub(r"(://[^/@:]*:).*@", r"\1***@", re.sub(r"(password=)[^&]*", r"\1***", url))

@@ -23,14 +23,14 @@ Path = tuple[str | int, ...]
 
 
 class InputLine(NamedTuple):
-    """A line of input, that errors can point into; bytes that are no text are surrogates."""
+    """A line of input, to which errors can point; bytes that are not text are surrogates."""
 
     name: str
     number: int
     text: str
 
     def span(self, path: Path = ()) -> Span:
-        """Where the value is that a path of keys and places leads to."""
+        """Return the span of the value at a path of keys and places."""
         start, end = _locate(self.text, path)
         above = "\n" * (self.number - 1)
         return Span(SourceText(self.name, above + self.text), start + len(above), end + len(above))
@@ -41,10 +41,10 @@ class TraceStep:
     """A step: the facts at a time point, and the values of temporal functions.
 
     Args:
-        facts: predicates with their arguments, and a degree if that is not 1.
-        values: functions with their arguments and result.
-        line: where it was read.
-        features: for a model in the loop, what it sees: by sort, entity and name.
+        facts: predicates with their arguments, and a degree if it is not 1.
+        values: functions with their arguments and results.
+        line: the line that it was read from.
+        features: for a model in the loop, features by sort, entity and name.
     """
 
     facts: Sequence[Fact] = ()
@@ -58,13 +58,13 @@ class Header(TraceStep):
     """A header: what is known before the first step, such as entities and static facts.
 
     Args:
-        facts: static predicates, and the tuples of relations.
-        values: static functions.
-        line: where it was read.
+        facts: static facts, and the tuples of relations.
+        values: the values of static functions.
+        line: the line that it was read from.
         entities: names by sort.
         closed: whether no other entities will come.
-        default: the value of a function that gives numbers, where none is stated. Without it, all
-            values are stated, and all entities that functions take are named.
+        default: the value of numeric functions where none is stated. Without it, steps must state
+            all values, and the header must name all entities that functions take.
     """
 
     entities: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -72,15 +72,15 @@ class Header(TraceStep):
     default: float | None = None
 
 
-#: What to do with features.
+#: A hint for steps that have features.
 SEES = "fotltn watch --model MODEL, or fotltn.ModelWatch, has one"
 
-#: A step as one may write it.
+#: The forms in which a user may give a step.
 StepInput = TraceStep | InputLine | Mapping[str, Any] | str | Iterable[Fact]
 
 
 def wrong(step: TraceStep, message: str, path: Path = (), hint: str | None = None) -> DataError:
-    """An error at a place of a step."""
+    """Return an error that points at a place of a step."""
     if step.line is not None:
         return DataError(Diagnostic(message, step.line.span(path), hint))
     item: Any = None
@@ -94,16 +94,16 @@ def wrong(step: TraceStep, message: str, path: Path = (), hint: str | None = Non
 def step_of(
     raw: StepInput, values: Iterable[Fact] = (), *, name: str = "steps", line: int = 1
 ) -> TraceStep:
-    """A step, however it is given: facts, an object with the keys of a line, or the line itself.
+    """Return a step from facts, from an object with the keys of a line, or from the line itself.
 
     Args:
-        raw: the step.
-        values: of functions, if only facts are given.
-        name: what errors call the lines.
-        line: the number of this one.
+        raw: the step in any of these forms.
+        values: the values of functions, if `raw` has only facts.
+        name: the name of the input in errors.
+        line: the number of the line.
 
     Raises:
-        DataError: it is no step.
+        DataError: it is not a step.
     """
     if isinstance(raw, TraceStep):
         return raw
@@ -117,10 +117,10 @@ def step_of(
 
 
 def header_of(raw: StepInput) -> Header:
-    """A header, likewise.
+    """Return a header from an object with the keys of a line, or from the line itself.
 
     Raises:
-        DataError: it is none.
+        DataError: it is not a header.
     """
     step = step_of(raw)
     if not isinstance(step, Header):
@@ -134,7 +134,7 @@ _KEYS = ("facts", "values", "features", "entities", "closed", "default")
 
 
 def read_line(line: InputLine) -> TraceStep:
-    """A step, or a header (which has the key `entities`), from a line of JSON.
+    """Return a step, or a header (which has the key `entities`), from a line of JSON.
 
     Raises:
         DataError: it is not text, not JSON, or not a step.
@@ -190,7 +190,7 @@ def _read_object(value: Mapping[str, Any], line: InputLine | None) -> TraceStep:
 
 
 def is_number(value: object) -> bool:
-    """Whether a value from JSON is a finite number."""
+    """Return whether a value from JSON is a finite number."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     return number and abs(value) <= sys.float_info.max  # type: ignore[arg-type]
 
@@ -199,9 +199,9 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},:]|[^\s\[\]{},:"]+')
 
 
 def _locate(text: str, path: Path) -> tuple[int, int]:
-    """The start and end of what a path leads to in a valid JSON text, or of what is nearest.
+    """Return the start and end of the value at a path in a valid JSON text, or of the nearest one.
 
-    An unknown key is found where it stands, as is the value of a known one.
+    If the path ends with an unknown key, return the start and end of the key itself.
     """
     tokens = [(m.group(), m.start(), m.end()) for m in _TOKEN.finditer(text)]
     if not tokens:

@@ -1,8 +1,8 @@
-"""Transitions of many automata in one flat table, so that a step of all of them is one look-up.
+"""The transitions of many automata in one flat table: a step of all of them is one look-up.
 
-A state is the place of its row; a row has an entry for each letter. Row 0 is no state: an entry
-that is not known yet leads there, and nothing leads away from it. Rows are made when they are first
-needed, and forgotten if they are too many and none of those that count.
+A row has an entry for each combination of letters; its place stands for a state. Row 0 is not a
+state: entries that are not known yet lead there, and no entry leads away. Rows are made when they
+are first needed. If there are too many, those that are not in use are dropped.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from fotltn.monitor.obligations import TRUE
 
 Places = np.ndarray[Any, np.dtype[np.intp]]
 
-#: Transitions that are tried in advance, to see which states cannot be left for better or worse.
+#: The most transitions that are tried in advance, to find states whose verdict is certain.
 TRIED = 3000
 
-#: Entries of the table beyond which rows that are not in use are forgotten.
+#: With more entries than this, rows that are not in use are dropped.
 MOST_ENTRIES = 1 << 22
 
-#: The most steps before the end that are looked at.
+#: The most steps before the horizon that are looked at.
 MOST_LEFT = 4096
 
-#: Transitions between two looks for unknown ones.
+#: The number of steps between two searches for unknown transitions.
 _STRETCH = 32
 
 
 class Flag:
-    """What is known of a row: false whatever comes, true if the trace ends, true whatever comes.
+    """Bits for a row: false whatever comes, true if the trace ends, true whatever comes.
 
-    Each has a bit of its own for its negation, so that bits can be joined by or.
+    The negation of each has its own bit, so that bits can be joined by or.
     """
 
     LOST = 1
@@ -48,21 +48,21 @@ class Flag:
 
 
 class User(Protocol):
-    """Somebody who is at rows of a table."""
+    """Anything that keeps rows of a table."""
 
     rows: Places
 
 
 class TransitionTable:
-    """Rows of automata, which several monitors of a theory may share.
+    """The rows of automata. Several monitors of a theory may share a table.
 
     Attributes:
-        entries: for a row and each letter after it, the next row.
-        flags: what is known of a row, as bits of `Flag`.
+        entries: the next row, at the place of a row plus the number of its letters.
+        flags: for each row, bits of `Flag`.
     """
 
     def __init__(self, *, tried: int = TRIED, most: int = MOST_ENTRIES) -> None:
-        """A table with no automaton."""
+        """Start without automata."""
         self.tried, self.most = tried, most
         self.entries: Places = np.zeros(1024, dtype=np.intp)
         self.flags = np.zeros(1024, dtype=np.uint8)
@@ -72,12 +72,12 @@ class TransitionTable:
         self.explored: set[int] = set()
         self.users: WeakSet[User] = WeakSet()
         self.used = 1
-        self._partial: set[int] = set()  # automata that were not tried to their end
+        self._partial: set[int] = set()  # automata of which not all transitions were tried
         self._aheads: dict[int, tuple[Ahead, dict[int, int]]] = {}
         self._hoped: dict[tuple[int, AutomatonState, bool], AutomatonState] = {}
 
     def add(self, automaton: Automaton) -> int:
-        """The number of an automaton; one that works like another is the same."""
+        """Return the number of an automaton; automata that work alike share a number."""
         for number, known in enumerate(self.automata):
             if known.skeleton.works_like(automaton.skeleton):
                 return number
@@ -87,14 +87,19 @@ class TransitionTable:
         return len(self.automata) - 1
 
     def start(self, number: int, statics: int) -> int:
-        """The row of a state before the first step."""
+        """Return the row of the state before the first step."""
         state = self.automata[number].start(statics)
         if (number, state) not in self.rows:
             self._explore(number, state)
         return self.rows[number, state]
 
     def run(self, start: Places, letters: Places) -> Places:
-        """The rows after each of several steps, from rows and letters with axes (step, place)."""
+        """Return the rows after each step, with axes (step, place).
+
+        Args:
+            start: the row of each place before the first step.
+            letters: the letters of each step, with axes (step, place).
+        """
         rows: Places = np.empty(letters.shape, dtype=np.intp)
         here, done, count = start, 0, len(letters)
         while done < count:
@@ -126,11 +131,11 @@ class TransitionTable:
         return 1 << len(self.automata[number].skeleton.letters)
 
     def after(self, row: int, letter: int) -> int:
-        """The row after a step from another one."""
+        """Return the row after a step with some letters."""
         return int(self.entries[row + letter]) or self._transition(row, letter)
 
     def row(self, number: int, state: AutomatonState) -> int:
-        """The row of a state; a new one is decided only if nothing is left of its formula."""
+        """Return the row of a state; make one if it is new."""
         key = (number, state)
         if key in self.rows:
             return self.rows[key]
@@ -147,7 +152,7 @@ class TransitionTable:
         return row
 
     def _decide(self, row: int, certain: int) -> None:
-        """Note that a row is sure or lost, beside what is known already."""
+        """Note that a row is sure or lost."""
         self.flags[row] = _decided(int(self.flags[row]), certain)
 
     def _room(self, size: int) -> None:
@@ -157,19 +162,19 @@ class TransitionTable:
             self.flags = np.pad(self.flags, (0, more))
 
     def _explore(self, number: int, first: AutomatonState) -> None:
-        """Try all letters from a state on, as far as that goes, and say what is decided."""
+        """Try all letters from a state on, up to a limit, and find the rows that are certain."""
         width = self._width(number)
         order = [self.row(number, first)]
         before: dict[int, set[int]] = {order[0]: set()}
         tried = 0
         open_ends: set[int] = set()
-        for row in order:  # grows while it is walked
+        for row in order:  # the list grows during the loop
             tried += width
             if tried > self.tried:
                 open_ends.add(row)
                 continue
             for letter in range(width):
-                after = int(self.entries[row + letter]) or self._transition(row, letter)
+                after = self.after(row, letter)
                 if after not in before:
                     before[after] = set()
                     order.append(after)
@@ -185,19 +190,19 @@ class TransitionTable:
             self._decide(row, (row not in bad) * Flag.SURE | (row not in good) * Flag.LOST)
 
     def contradicts(self, number: int) -> bool:
-        """Whether a row of an automaton is lost that still waits for something."""
+        """Return whether an automaton has a lost row whose demand is not false."""
         return any(
             self.flags[row] & Flag.LOST and self.states[row][1].rest
             for row in self.explored
             if self.states[row][0] == number
         )
 
-    # --- with so many steps left --------------------------------------------------------------
+    # --- with a known number of steps left ----------------------------------------------------
 
     def level(self, left: int) -> tuple[int | None, ...]:
-        """The number of steps left, as far as it matters to what rows are certain of.
+        """Return a key for a number of steps left: equal keys mean equal flags.
 
-        An automaton that was not tried to its end is asked anew for each number of steps.
+        An automaton of which not all transitions were tried has another key for each number.
         """
         return tuple(
             -left if number in self._partial else self._ahead(number)[0].level(left)
@@ -205,7 +210,7 @@ class TransitionTable:
         )
 
     def within(self, rows: Places, left: int) -> Array:
-        """The flags of rows if so many steps are left, at least one."""
+        """Return the flags of rows if `left` steps are left, at least one."""
         distinct, places = np.unique(rows, return_inverse=True)
         flags = self.flags[distinct]
         for place, row in enumerate(distinct.tolist()):
@@ -213,7 +218,7 @@ class TransitionTable:
         return flags[places].reshape(rows.shape)
 
     def _ahead(self, number: int) -> tuple[Ahead, dict[int, int]]:
-        """How the rows of an automaton that were tried may end, and their places there."""
+        """Return how the tried rows of an automaton may end, and the number of each row there."""
         if number not in self._aheads:
             width = self._width(number)
             rows = sorted(r for r in self.explored if self.states[r][0] == number)
@@ -224,16 +229,16 @@ class TransitionTable:
         return self._aheads[number]
 
     def certain(self, row: int, left: int | None = None) -> bool | None:
-        """Whether a row will end true, if that is certain; with so many steps left, if known."""
+        """Return whether a row will end true, if that is certain; `left` is None if unknown."""
         flags = int(self.flags[row])
         if not flags & (Flag.SURE | Flag.LOST) and left is not None:
             flags = self._certain(row, left)
         return True if flags & Flag.SURE else False if flags & Flag.LOST else None
 
     def settles(self, row: int, left: int) -> tuple[int, bool | None]:
-        """After how many steps it is certain how a row ends that is not left, and how."""
+        """Return when a row that steps do not change becomes certain, and how it ends."""
         number, _ = self.states[row]
-        if number in self._partial:  # it would take long to say
+        if number in self._partial:  # the exact number would take long to find
             return (left, self.certain(row, 0))
         ahead, _ = self._ahead(number)
         tried: set[int | None] = set()
@@ -252,7 +257,7 @@ class TransitionTable:
         return left, self.certain(row, 0)
 
     def _certain(self, row: int, left: int) -> int:
-        """Whether a row is sure or lost if so many steps are left."""
+        """Return whether a row is sure or lost if `left` steps are left, as a bit of `Flag`."""
         if left == 0:
             return Flag.SURE if self.flags[row] & Flag.END else Flag.LOST
         number, state = self.states[row]
@@ -267,13 +272,13 @@ class TransitionTable:
         return sure * Flag.SURE | lost * Flag.LOST
 
     def _ends(self, number: int, state: AutomatonState, left: int, hope: bool) -> bool:
-        """Whether a state ends true if all steps are as good, or as bad, as can be."""
+        """Return whether a state ends true if all steps are as good (`hope`) or bad as can be."""
         for _ in range(left):
             key = (number, state, hope)
             if key not in self._hoped:
                 try:
                     self._hoped[key] = self.automata[number].next(state, hope)
-                except LimitError:  # too many ways to say
+                except LimitError:  # the demand has too many terms
                     return hope
             if self._hoped[key] == state:
                 break
@@ -281,7 +286,7 @@ class TransitionTable:
         return state.end
 
     def tidy(self) -> None:
-        """If there are too many rows, drop those that nobody is at, and that were not tried."""
+        """If there are too many rows, drop those that no user keeps and that were not tried."""
         if self.used <= self.most:
             return
         here = {row for user in self.users for row in np.unique(user.rows).tolist()}
@@ -305,7 +310,7 @@ class TransitionTable:
 
 
 def _back(before: dict[int, set[int]], goals: Iterable[int]) -> set[int]:
-    """All rows from which a goal can be reached."""
+    """Return all rows from which a goal can be reached."""
     reaching = set(goals)
     stack = list(reaching)
     while stack:
@@ -317,53 +322,49 @@ def _back(before: dict[int, set[int]], goals: Iterable[int]) -> set[int]:
 
 
 def _decided(flags: int, certain: int) -> int:
-    """Flags of what is sure or lost, too."""
+    """Return flags with the bits of a row that is also sure or lost."""
     doubts = (certain & Flag.SURE) >> 3 | (certain & Flag.LOST) << 3  # a negation is 3 bits away
     return (flags | certain) & ~doubts
 
 
 class Ahead:
-    """How states that were tried in advance may end when it is known how many steps are left.
+    """How the states of an automaton may end if the number of steps left is known.
 
-    Backwards from the end: a state may end well after k steps if some letter leads to one that may
-    after k - 1. How all states may end is one level of such sets, and levels soon repeat.
+    This is computed backwards from the end. A state may end true after k steps if some letter leads
+    to a state that may end true after k - 1. A level says how all states may end after k steps;
+    levels soon repeat.
 
     Args:
-        after: for each state and letter the number of the next state; -1 where that was not tried.
+        after: for each state and letter, the number of the next state; -1 if it was not tried.
         end: whether a state is true if the trace ends there.
     """
 
     def __init__(self, after: Array, end: Array) -> None:
-        """Begin at the end. Of what was not tried, everything may come: that is one more state."""
-        count = len(after)
+        """Compute the level of the end. One more state, which may end in any way, is for `-1`."""
         self._after = np.vstack([after, np.full((1, after.shape[1]), -1)])
         self._levels = [(np.append(end, True), np.append(~end, True))]
         self._seen = {self._key(self._levels[0]): 0}
-        self._repeats: tuple[int, int] | None = None  # from which level on, and how many there are
-        self.first = 0  # the first level that repeats, once that is known
-        self._unknown = count
+        self._period = 0  # the number of levels that repeat, once it is known
+        self.first = 0  # the first of them
 
     def level(self, left: int) -> int | None:
-        """The number of the level for so many steps; None if there are too many to say."""
-        while self._repeats is None and len(self._levels) <= min(left, MOST_LEFT):
+        """Return the number of the level for `left` steps; None if there are too many levels."""
+        while not self._period and len(self._levels) <= min(left, MOST_LEFT):
             good, bad = (ends[self._after].any(1) for ends in self._levels[-1])
-            good[self._unknown] = bad[self._unknown] = True
+            good[-1] = bad[-1] = True
             key = self._key((good, bad))
             if key in self._seen:
                 self.first = self._seen[key]
-                self._repeats = self.first, len(self._levels) - self.first
+                self._period = len(self._levels) - self.first
                 break
             self._seen[key] = len(self._levels)
             self._levels.append((good, bad))
         if left < len(self._levels):
             return left
-        if self._repeats is None:
-            return None
-        first, count = self._repeats
-        return first + (left - first) % count
+        return self.first + (left - self.first) % self._period if self._period else None
 
     def certain(self, state: int, left: int) -> int:
-        """Whether a state is sure or lost, whatever the steps left bring."""
+        """Return whether a state is sure or lost if `left` steps are left, as a bit of `Flag`."""
         level = self.level(left)
         if level is None:
             return 0

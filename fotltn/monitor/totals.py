@@ -1,4 +1,4 @@
-"""Running aggregations: sums of powers with a count, or folds."""
+"""Running totals of aggregations: sums of powers with a count, or folds."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from fotltn.semantics.config import Aggregation, PMean, Semantics
 from fotltn.semantics.connectives import away_from_one, away_from_zero
 from fotltn.semantics.operators import Operators
 
-_ENDLESS = 1 << 62  # as good as infinitely many
+_ENDLESS = 1 << 62  # stands for infinitely many
 _TINY = 1e-290  # below this, powers lose digits
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregator:
-    """How F or ∃ (or, if `universal`, G or ∀) aggregates under a semantics."""
+    """The aggregation of F or ∃ (or, if `universal`, G or ∀) under a semantics."""
 
     ops: Operators
     semantics: Semantics
@@ -29,20 +29,20 @@ class Aggregator:
 
     @property
     def mean(self) -> float | None:
-        """The exponent, if it is a mean and no extreme."""
+        """The exponent of a mean; None for minimum, maximum and folds."""
         return self.how.p if isinstance(self.how, PMean) and self.how.p < math.inf else None
 
     def error(self, u: Tensor) -> Tensor:
-        """What the powers of a mean are of."""
+        """Return the quantities whose powers a mean adds up."""
         epsilon = self.semantics.epsilon
         return 1 - away_from_one(u, epsilon) if self.universal else away_from_zero(u, epsilon)
 
     def value(self, mean: Tensor) -> Tensor:
-        """The degree of a mean of such powers."""
+        """Return the degree for a mean of these quantities."""
         return 1 - mean if self.universal else mean
 
     def empty(self, shape: tuple[int, ...]) -> Total:
-        """The aggregation over nothing."""
+        """Return the total over no degrees."""
         nothing = torch.full(shape, float(self.universal), dtype=torch.float64)
         if self.mean is None:
             return Total(self, self.ops.enter(nothing), torch.zeros(shape), torch.zeros(shape))
@@ -52,14 +52,14 @@ class Aggregator:
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """An aggregation so far.
+    """The running total of an aggregation.
 
     Args:
-        rule: what aggregates.
-        total: of a mean, the sum of powers of what is added, relative to the largest; of a fold,
-            its value.
-        top: of a mean, the largest of what is added.
-        count: how many were added.
+        rule: the aggregation.
+        total: for a mean, the sum of powers, relative to the largest quantity; for a fold, its
+            value.
+        top: for a mean, the largest quantity so far.
+        count: the number of degrees so far.
     """
 
     rule: Aggregator
@@ -68,7 +68,7 @@ class Total:
     count: Tensor
 
     def plus(self, u: Tensor, mask: Tensor | None = None) -> Total:
-        """The aggregation with all along the last dimension, or those that a mask keeps."""
+        """Return the total with all degrees along the last dimension that a mask keeps."""
         if not u.shape[-1]:
             return self
         p = self.rule.mean
@@ -83,9 +83,9 @@ class Total:
         return self._with(self.rule.error(u) * counts, count, p)
 
     def after_each(self, u: Tensor, counts: Sequence[int]) -> Total:
-        """The aggregations with the first so many along the last dimension, one for each count.
+        """Return the totals with the first degrees along the last dimension, for each of `counts`.
 
-        The first dimension, which is of size 1 here, runs over the counts there.
+        The first dimension, of size 1 here, ranges over the counts in the result.
         """
         p = self.rule.mean
         if len(counts) == 1:
@@ -94,7 +94,7 @@ class Total:
             errors = self.rule.error(u)
             top, unit, old = self._rescaled(errors.amax(-1), p)
             powers = _power(errors / unit.unsqueeze(-1), p)
-            # Powers relative to the largest of all must not vanish beside it.
+            # Powers are relative to the largest quantity; none of them may underflow.
             lost = ((powers < _TINY) & (errors > 0)).any() | (
                 (old < _TINY) & (self.total > 0)
             ).any()
@@ -112,14 +112,14 @@ class Total:
         return joined(totals)
 
     def rows(self, start: int, stop: int | None) -> Total:
-        """Those from one place to another along the first dimension."""
+        """Return the totals from one place to another along the first dimension."""
         total, count = self.total[start:stop], self.count[start:stop]
-        # All means after each count are relative to one degree.
+        # All means of `after_each` are relative to the same quantity.
         top = self.top if self.top.shape[0] == 1 else self.top[start:stop]
         return Total(self.rule, total, top, count)
 
     def _with(self, errors: Tensor, count: Tensor, p: float) -> Total:
-        """The mean with more errors."""
+        """Return the mean with more quantities."""
         if not errors.shape[-1]:
             return self
         top, unit, old = self._rescaled(errors.amax(-1), p)
@@ -127,13 +127,13 @@ class Total:
         return Total(self.rule, old + powers.sum(-1), top, count)
 
     def _rescaled(self, more: Tensor, p: float) -> tuple[Tensor, Tensor, Tensor]:
-        """The largest with more, what powers are then relative to, and the sum relative to it."""
+        """Return the new largest quantity, the new unit of powers, and the sum in that unit."""
         top = torch.maximum(self.top, more)
         unit = torch.where(top > 0, top, 1.0)
         return top, unit, self.total * _power(self.top / unit, p)
 
     def repeated(self, u: Tensor, times: float) -> Total:
-        """The aggregation with a degree so many times more; `inf` is the limit."""
+        """Return the total with a degree added `times` more; for `inf`, the limit."""
         if times == 0:
             return self
         one = self.rule.empty(tuple(u.shape)).plus(u.unsqueeze(-1))
@@ -154,7 +154,7 @@ class Total:
         return Total(self.rule, total, self.top, self.count + times)
 
     def read(self) -> Tensor:
-        """The degree (under a log-space semantics, its logarithm)."""
+        """Return the degree (under a log-space semantics, its logarithm)."""
         p = self.rule.mean
         if p is None:
             return self.total
@@ -162,7 +162,7 @@ class Total:
         return self.rule.value(_root(mean, p).mul_(self.top))
 
     def between(self, low: Tensor, high: Tensor) -> bool:
-        """Whether the degrees of a mean are between those that single degrees would give."""
+        """Return whether all means are between the means of only low and of only high degrees."""
         p = self.rule.mean
         assert p is not None
         unit = torch.where(self.top > 0, self.top, 1.0)
@@ -178,27 +178,27 @@ class Total:
 
 
 def _power(x: Tensor, p: float) -> Tensor:
-    """A new tensor, raised to a power in place; the usual exponents are much faster so."""
+    """Raise a new tensor to a power in place; the usual exponents are much faster this way."""
     while p in (2, 4, 8):
         x, p = x.square_(), p / 2
     return x if p == 1 else x.pow_(p)
 
 
 def _root(x: Tensor, p: float) -> Tensor:
-    """A root likewise."""
+    """Take a root of a new tensor in place."""
     while p in (2, 4, 8):
         x, p = x.sqrt_(), p / 2
     return x if p == 1 else x.pow_(1 / p)
 
 
 def joined(totals: Sequence[Total]) -> Total:
-    """Totals below each other, along the first dimension."""
+    """Join totals along the first dimension."""
     parts = [torch.cat([getattr(t, name) for t in totals]) for name in ("total", "top", "count")]
     return Total(totals[0].rule, *parts)
 
 
 def aggregator(ops: Operators, semantics: Semantics, universal: bool, *, time: bool) -> Aggregator:
-    """How G (or F) aggregates over time, or ∀ (or ∃) over entities."""
+    """Return the aggregation of G (or F) over time, or of ∀ (or ∃) over entities."""
     if time:
         how = semantics.always if universal else semantics.eventually
     else:

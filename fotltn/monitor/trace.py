@@ -13,7 +13,7 @@ from fotltn.monitor.steps import Fact, Header, TraceStep
 from fotltn.semantics.sparse import SparseTable
 from fotltn.semantics.tables import Tables
 
-#: The facts and the values that are gathered for one step.
+#: The facts and the values of one step.
 Lines = tuple[list[Fact], list[Fact]]
 
 
@@ -62,7 +62,7 @@ def steps(
         for pair in data.relations[name].tolist() if name in data.relations else ():
             before[0].append((name, *_called(data, relation.sorts, number, pair)))
     entities = {s: _entities(data, s, number) for s in data.signature.sorts} if declare else {}
-    # As tables have it, functions are 0 where those who come and go are not there.
+    # In tables, functions are 0 where entities are not present.
     default = 0.0 if data.present else None
     static, fixed = before
     header = Header(tuple(static), tuple(fixed), entities=entities, default=default)
@@ -95,7 +95,7 @@ def _called(
 def _facts(
     data: Tables, name: str, sorts: tuple[str, ...], trace: int
 ) -> Iterator[tuple[int | None, Fact]]:
-    """What is not false: the time, None for all, and the fact."""
+    """Yield the facts that are not false, each with its time point (None for all)."""
     table = data.table(name)
     if isinstance(table, SparseTable) and table.default == 0:
         here = (table.index[0] == trace) | torch.tensor(table.shape[0] == 1)

@@ -1,8 +1,8 @@
-"""Find the quantifiers that notice an entity that has not come yet.
+"""Find the quantifiers that notice entities that have not come yet.
 
-Under a quantifier inside of time, an entity that comes late changes the past: `G exists x. !P(x)`
-is true from the start if an entity without facts comes at the end. Most formulas do not care,
-because `exists y. Crossing(y) & …` is false, and a guard false, of somebody without facts.
+If a quantifier is inside a temporal operator, a late entity may change the past: `G exists x.
+!P(x)` is true from the start if an entity without facts comes at the end. Most formulas do not
+notice it, because `Crossing(y) & …` and guards are false for an entity without facts.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from fotltn.tree import fold, postorder
 
 
 def noticed(formula: c.Formula, kinds: Iterable[Stranger], signature: Signature) -> set[Stranger]:
-    """The kinds of strangers that change the value of some quantifier of a formula.
+    """Return the kinds of strangers that may change the value of a quantifier.
 
-    The formula is in normal form. A kind that is not among them changes no value; the converse
-    need not hold.
+    The formula is in normal form. Kinds that are not returned change no value; a kind that is
+    returned need not change one.
     """
     quantifiers = [n for n in postorder(formula) if isinstance(n, c.Quantifier)]
     return {
@@ -33,7 +33,7 @@ def noticed(formula: c.Formula, kinds: Iterable[Stranger], signature: Signature)
 
 
 def _body(node: c.Quantifier, axis: c.Axis, kind: Stranger, signature: Signature) -> bool | None:
-    """The truth of a body for a stranger, if the kind alone tells it."""
+    """Return the truth of a body for a stranger, if its kind alone decides it."""
 
     def visit(part: c.AnyNode, below: list[bool | None]) -> bool | None:
         match part:
@@ -54,7 +54,7 @@ def _body(node: c.Quantifier, axis: c.Axis, kind: Stranger, signature: Signature
             case c.Or():
                 return True if True in below else None if None in below else False
             case c.Quantifier(universal):
-                # Over nobody, ∀ is true and ∃ is false, whatever the body.
+                # Without entities, ∀ is true and ∃ is false, whatever the body.
                 return below[-1] if below[-1] is universal else None
             case c.Shift(_, _, _, weak):
                 return below[0] if below[0] is weak else None
@@ -71,7 +71,7 @@ def _body(node: c.Quantifier, axis: c.Axis, kind: Stranger, signature: Signature
 
 
 def tells_apart(formula: c.Formula, sort: str) -> bool:
-    """Whether a formula has an equation between two variables of a sort."""
+    """Return whether a formula has an equation between two variables of a sort."""
     for node in postorder(formula):
         if isinstance(node, c.Equal) and isinstance(node.right, c.Variable):
             left = node.left
@@ -81,6 +81,6 @@ def tells_apart(formula: c.Formula, sort: str) -> bool:
 
 
 def count_variables(formula: c.Formula, sort: str) -> int:
-    """How many variables of a sort a formula has."""
+    """Return the number of variables of a sort in a formula."""
     variables = (n for n in postorder(formula) if isinstance(n, c.Variable))
     return len({variable.axis for variable in variables if variable.sort == sort})

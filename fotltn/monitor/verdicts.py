@@ -23,11 +23,11 @@ class State:
     """The state of an axiom after a step.
 
     Args:
-        axiom: its name.
+        axiom: the name of the axiom.
         verdict: what is certain, whatever comes.
-        now: whether it would be true if the trace ended here. None if only the whole history
-            decides; then it is known at the end.
-        binding: the entities that break it, by variable, if the verdict is that it is violated.
+        now: whether the axiom would be true if the trace ended here. None if that needs the whole
+            trace; then it is known at the end.
+        binding: for a violated axiom, the entities that break it, by variable.
         decided: the step at which the verdict became certain; None if it is open, or if only the
             end of the trace decided it.
     """
@@ -54,8 +54,8 @@ class ValueBounds:
     """The degree of an axiom.
 
     Args:
-        now: the degree if the trace ended here. None if only the whole history decides, which is
-            not stored.
+        now: the degree if the trace ended here. None if that needs the whole trace, and the trace
+            is not kept.
         low: the lowest degree that is still possible at the end.
         high: the highest degree that is still possible at the end.
     """
@@ -92,17 +92,17 @@ class States:
 
 
 class StateLines:
-    """States as lines of JSON. Most steps change values alone, so states keep their text."""
+    """Writes states as lines of JSON. Most steps change only values, so it keeps the other text."""
 
     def __init__(self) -> None:
-        """No states yet."""
+        """Start without states."""
         self._states: tuple[State, ...] = ()
         self._texts: list[str] = []
 
     def line(
         self, head: Mapping[str, object], states: States, values: Mapping[str, ValueBounds]
     ) -> str:
-        """An object with the keys of a head, and a list of axioms with their values."""
+        """Return an object with the keys of a head, and a list of axioms with their values."""
         if states.states is not self._states:
             self._states = states.states
             self._texts = [json.dumps(s.as_dict(), ensure_ascii=False)[:-1] for s in states]
@@ -114,7 +114,7 @@ class StateLines:
 
 
 def _value_text(value: ValueBounds | None) -> str:
-    """The keys of a value."""
+    """Return the keys and values of an axiom's degree."""
     if value is None:
         return ""
     now = "null" if value.now is None else repr(value.now)

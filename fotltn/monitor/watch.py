@@ -12,6 +12,7 @@ from fotltn.logic import core as c
 from fotltn.logic.check import CheckedTheory
 from fotltn.logic.check import check as check_theory
 from fotltn.monitor.axiom_watch import TOLD, AxiomWatch
+from fotltn.monitor.checks import constants_of
 from fotltn.monitor.conditions import Conditions
 from fotltn.monitor.events import AxiomStanding, CellEvent, OpenCell
 from fotltn.monitor.intake import Intake
@@ -25,7 +26,6 @@ from fotltn.monitor.table import TransitionTable
 from fotltn.semantics.config import check_share
 from fotltn.syntax.show import show_theory
 from fotltn.syntax.theory import Theory
-from fotltn.tree import postorder
 
 #: How to treat cells that further steps could still make true.
 End = Literal["undecided", "final"]
@@ -61,8 +61,8 @@ class Watch(StepLoop[CellEvent]):
         Args:
             theory: the axioms to watch.
             entities: the names, by sort, of entities present from the start. Others may come.
-            header: the same with static facts and values: an object with the keys of a first line,
-                or that line itself.
+            header: entities with static facts and values, in place of `entities`: an object with
+                the keys of a first line, or that line itself.
             threshold: the smallest degree that counts as true.
             presence: predicates that are true where entities are present. A cell counts only if
                 its entities are present when they are used.
@@ -74,7 +74,7 @@ class Watch(StepLoop[CellEvent]):
                 as soon as no trace of that length can avoid it.
 
         Raises:
-            DataError: the header does not fit the theory, or a predicate of presence is none.
+            DataError: the header does not fit the theory, or a predicate cannot state presence.
         """
         super().__init__(header, horizon)
         checked = check_theory(theory) if isinstance(theory, Theory) else theory
@@ -98,7 +98,7 @@ class Watch(StepLoop[CellEvent]):
         there = _presence(presence, checked)
         for axiom in checked.axioms:
             try:
-                shape = watched(axiom, there, self._moves)
+                shape = watched(axiom, there, self.signature)
                 leaves, pairs = (
                     [
                         LeafWatch(leaf, shape, self.conditions, self.roster, self.table, horizon)
@@ -114,17 +114,14 @@ class Watch(StepLoop[CellEvent]):
             pairs = [pair for pair in pairs if pair.tells_more()]
             self.axioms[axiom.name] = AxiomWatch(shape, leaves, pairs)
         self._watched = list(self.axioms.values())
-        for constant in checked.signature.constants.values():
-            self.roster.came[constant.sort][constant.name] = 0
-        for node in postorder(*(a.formula for a in checked.axioms)):
-            if isinstance(node, c.Constant):
-                self.roster.came[node.sort][node.name] = 0
+        for sort, name in constants_of(checked):
+            self.roster.came[sort][name] = 0
         self.entries.constants = {s: set(names) for s, names in self.roster.came.items()}
         begin = Header(entities=entities or {}) if header is None else header_of(header)
         self.entries.header(begin)
 
     def snapshot(self) -> dict[str, Any]:
-        """Return everything that is known after the last step, as plain data for JSON."""
+        """Return the state after the last step, as plain data for JSON."""
         known = packed(self.roster, self.entries, self.conditions, self.axioms)
         return {**self._kind, "count": self.count, "ended": self.ended, **known}
 
@@ -140,29 +137,24 @@ class Watch(StepLoop[CellEvent]):
         self.count, self.ended = snapshot["count"], snapshot["ended"]
         unpack(snapshot, self.roster, self.entries, self.conditions, self.axioms)
 
-    def _moves(self, node: c.Core) -> bool:
-        if isinstance(node, c.Atom):
-            return not self.signature.predicates[node.predicate].static
-        return isinstance(node, c.Apply) and not self.signature.functions[node.function].static
-
     # --- steps ---------------------------------------------------------------------------------
 
     def step(self, facts: StepInput = (), values: Iterable[Fact] = ()) -> list[CellEvent]:
         """Take one step, and return the events that became certain with it.
 
         Args:
-            facts: what is true: a predicate with its arguments, and a degree if that is not 1.
-                What is not stated is false. Or all of a step: an object with the keys `facts` and
+            facts: the facts: predicates with their arguments, and a degree if it is not 1. Facts
+                that are not stated are false. Or a whole step: an object with the keys `facts` and
                 `values`, or a line of JSON.
-            values: the values of functions that change.
+            values: the values of temporal functions.
 
         Raises:
-            DataError: a fact does not fit the theory. The watch is as before.
+            DataError: a fact does not fit the theory. The watch stays as it was.
         """
         return self._one(facts, values)
 
     def _room(self) -> int:
-        """How many steps are taken at once; entities are forgotten at the same steps always."""
+        """Return how many steps to process together; a batch ends where entities are forgotten."""
         if self.forget is None:
             return MOST_STEPS
         return min(MOST_STEPS, self.forget - self.count % self.forget)
@@ -183,7 +175,7 @@ class Watch(StepLoop[CellEvent]):
             self.roster.begin(self.count)
 
     def _flush(self) -> list[CellEvent]:
-        """Do the steps that wait."""
+        """Process the queued steps."""
         count, self._waiting = self._waiting, 0
         if count == 0:
             return []
@@ -206,14 +198,14 @@ class Watch(StepLoop[CellEvent]):
         return self._sorted(events)
 
     def _sorted(self, events: list[CellEvent]) -> list[CellEvent]:
-        """In an order that does not depend on how many steps were taken at once."""
+        """Sort events; the order does not depend on how many steps were processed together."""
         if len(events) > 1:
             places = {name: place for place, name in enumerate(self.axioms)}
             events.sort(key=lambda e: (e.step, places[e.axiom], e.time, *e.binding.values()))
         return events
 
     def _forgotten(self, since: int) -> list[CellEvent]:
-        """Strike off entities of which nothing was true since a step, and what is open of them."""
+        """Forget entities about which no fact was true since a step, and drop their open cells."""
         gone = self.entries.gone(since)
         if not gone:
             return []
@@ -240,7 +232,7 @@ class Watch(StepLoop[CellEvent]):
     def _told(
         self, axiom: AxiomWatch, outcomes: Iterable[tuple[LeafWatch, Outcome]], kind: str
     ) -> list[CellEvent]:
-        """The events of outcomes, which are counted; good ones are of some kind."""
+        """Return the events of outcomes, and count violations; `kind` is for good outcomes."""
         events = [e for leaf, outcome in outcomes for e in self._events(axiom, leaf, outcome, kind)]
         if axiom.many:
             events = self._first(axiom, events)
@@ -250,7 +242,7 @@ class Watch(StepLoop[CellEvent]):
     def _events(
         self, axiom: AxiomWatch, leaf: LeafWatch, outcome: Outcome, kind: str
     ) -> list[CellEvent]:
-        """The events of an outcome; a good one is of some kind, a bad one a violation."""
+        """Return the events of an outcome: of `kind` if it is good, violations if it is bad."""
         key, times, step, good, letter = outcome
         shape = axiom.shape
         binding = self.roster.binding(shape.axes, key[: len(shape.axes)])
@@ -267,9 +259,9 @@ class Watch(StepLoop[CellEvent]):
         return events
 
     def _first(self, axiom: AxiomWatch, events: list[CellEvent]) -> list[CellEvent]:
-        """Of several ways in which a cell is violated, the first that is certain.
+        """Keep one violation of each cell, the first that is certain.
 
-        What else happens to a cell is told once a step, and not from its violation on.
+        Other events of a cell are reported once a step, and not after its violation.
         """
         first = []
         told_now: set[tuple[Key, int, int]] = set()  # with the step
@@ -283,7 +275,7 @@ class Watch(StepLoop[CellEvent]):
                 told_now.add((*cell, event.step))
             first.append(event)
         if len(axiom.told) > axiom.room:
-            # What no cell is open of any more is not told again.
+            # Cells before all open ones cannot be reported again.
             cells = (cells for leaf in axiom.all for cells in leaf.open.values())
             since = min(
                 (t[0][0] for one in cells for t in one.waiting.values()), default=self.count
@@ -293,7 +285,7 @@ class Watch(StepLoop[CellEvent]):
         return first
 
     def _count(self, axiom: AxiomWatch, events: list[CellEvent]) -> None:
-        """Count violations by step, in the order of steps, which events of a batch may not have."""
+        """Count violations by step. The events of a batch need not be in the order of steps."""
         steps = Counter(event.step for event in events if event.kind == "violation")
         for step, number in sorted(steps.items()):
             axiom.violations += number
@@ -316,8 +308,7 @@ class Watch(StepLoop[CellEvent]):
         Raises:
             DataError: there was no step.
         """
-        if self.count == 0:
-            raise DataError("a trace has at least one step, but there was none")
+        self._check_begun()
         self.ended = True
         events: list[CellEvent] = []
         for axiom in self._watched:
@@ -330,10 +321,10 @@ class Watch(StepLoop[CellEvent]):
             events += self._told(axiom, outcomes, "undecided")
         return self._sorted(events)
 
-    # --- how it stands -------------------------------------------------------------------------
+    # --- state ---------------------------------------------------------------------------------
 
     def open(self) -> Iterator[OpenCell]:
-        """Return the cells that wait for something."""
+        """Yield the open cells: their formulas look ahead and are not decided yet."""
         for axiom in self.axioms.values():
             size = len(axiom.shape.axes)
             for leaf in axiom.leaves:
@@ -368,7 +359,7 @@ class Watch(StepLoop[CellEvent]):
 
 
 def _rank(event: CellEvent) -> tuple[int, bool, int, str]:
-    """Earlier events first, then violations, then those with few reasons."""
+    """Return a key for sorting: earlier events, then violations, then events with few reasons."""
     return event.step, event.kind != "violation", len(event.because), str(event.because)
 
 
@@ -378,7 +369,7 @@ def _times(ranges: Ranges) -> Iterator[int]:
 
 
 def _among(axes: tuple[c.Axis, ...], gone: Mapping[str, set[str]]) -> Callable[[Key], bool]:
-    """Whether a binding has an entity that is gone."""
+    """Return a test: whether a binding has an entity to forget."""
     places = [(i, gone[str(a.sort)]) for i, a in enumerate(axes) if a.sort in gone]
     return lambda key: any(key[i] in names for i, names in places)
 

@@ -1,4 +1,4 @@
-"""The last steps of a trace as tables, on which formulas with a finite reach are evaluated."""
+"""The last steps of a trace as tables, to evaluate formulas with a finite reach."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ class RecentPoints:
     """The last points of a trace, with streams among the predicates.
 
     Attributes:
-        start: the time of the first point that is there.
-        count: how many points there were in all.
-        need: how many points formulas may need.
-        tables: degrees of predicates and streams, with axes (trace, arguments …, time).
-        rows: how many traces there are: one, or one for each of several ends.
+        start: the time of the first point that is kept.
+        count: the number of all points so far.
+        need: the most points that a formula may need.
+        tables: the degrees of predicates and streams, with axes (trace, arguments …, time).
+        rows: the number of traces: one, or one for each of several ends.
     """
 
     def __init__(
         self, signature: Signature, domain: Domain, intake: Numbering, semantics: Semantics,
         ops: Operators,
     ) -> None:  # fmt: skip
-        """No points yet."""
+        """Start without points."""
         self.signature, self.domain, self.intake = signature, domain, intake
         self.semantics, self.ops = semantics, ops
         self.need = 1
@@ -52,11 +52,11 @@ class RecentPoints:
 
     @property
     def length(self) -> int:
-        """How many points are there."""
+        """The number of points that are kept."""
         return self.count - self.start
 
     def push(self, added: int, tables: Mapping[str, Array], functions: Mapping[str, Array]) -> None:
-        """Add points, and drop none: `trim` does that."""
+        """Add points; `trim` drops old ones."""
         for target, new in ((self.tables, tables), (self.functions, functions)):
             for name, table in new.items():
                 _append(target, name, torch.from_numpy(table).movedim(0, -1).unsqueeze(0).clone())
@@ -75,9 +75,9 @@ class RecentPoints:
             self.functions = {n: t[..., drop:].clone() for n, t in self.functions.items()}
 
     def before_each(self, ends: Sequence[int], length: int) -> RecentPoints:
-        """So many points before each of several times, one row for each of them.
+        """Return the last `length` points before each of several ends, one row for each end.
 
-        It is as if all of them ended when the last one does.
+        The rows have the times of the last one.
         """
         rows = copy.copy(self)
         starts = torch.tensor([end - length - self.start for end in ends])
@@ -91,7 +91,7 @@ class RecentPoints:
         return rows
 
     def points(self, tables: Tensors, lengths: Sequence[int]) -> Tables:
-        """Tables over some points, with what is static; the trace may have several lengths."""
+        """Return tables over some points with the static symbols, one trace for each length."""
         static = {n: torch.from_numpy(t).unsqueeze(-1) for n, t in self.intake.static.items()}
         fixed = {n: torch.from_numpy(t).unsqueeze(-1) for n, t in self.intake.functions.items()}
         pairs = {n: torch.from_numpy(t) for n, t in self.domain.relations.items()}
@@ -102,7 +102,7 @@ class RecentPoints:
         )  # fmt: skip
 
     def evaluate(self, formula: c.Formula, tables: Tables | None = None) -> Value:
-        """A formula at every point that is there, if the trace ends with them; or on tables."""
+        """Return a formula's values at all kept points, if the trace ended now; or on tables."""
         if tables is None:
             tables = self.points(self.tables, [self.length] * self.rows)
         return reference.evaluate(formula, tables, self.semantics, dtype=torch.float64)
@@ -147,30 +147,30 @@ class RecentPoints:
         return ops.negate(b) if dual else b
 
     def _in_full(self, value: Value, axes: Axes) -> Tensor:
-        """A value with axes (trace, axes …, time), all in full."""
+        """Return a value with axes (trace, axes …, time), each in full size."""
         return expanded(value, axes).expand(1, *self.domain.shape(axes), value.tensor.shape[-1])
 
-    # --- what is not known --------------------------------------------------------------------
+    # --- unknown points -----------------------------------------------------------------------
 
     def extreme(
         self, formulas: tuple[c.Formula, c.Formula], more: Sequence[int], *, known: bool = True
     ) -> tuple[Value, Value]:
-        """The lowest and highest degrees at points that are there, and some that may follow.
+        """Return the lowest and highest degrees at kept points and at unknown points after them.
 
         Args:
-            formulas: for low and for high degrees, see `extremes`.
-            more: how many unknown points may follow.
-            known: whether the points that are there come before them.
+            formulas: formulas for low and for high degrees, from `extremes`.
+            more: the numbers of unknown points to try.
+            known: whether the kept points come before the unknown ones.
         """
         before = self.length if known else 0
         tables: Tensors = {}
         rows = self.rows if known else 1
         for name, table in self.tables.items():
             table = table[:rows]
-            # After points that are there, no point is the first.
+            # A point after the kept ones is not the first.
             for mark, degree in ((LOW, 0.0), (HIGH, float(name != FIRST or not known))):
                 beyond = torch.full((*table.shape[1:-1], max(more), rows), degree).double()
-                # Rows lie side by side in memory, so that all of them are done in one stroke.
+                # Rows lie side by side in memory, so one operation processes all of them.
                 joined = torch.cat([table[..., :before].movedim(0, -1), beyond], -2)
                 joined = joined.repeat(*[1] * (joined.dim() - 1), len(more))
                 tables[name + mark] = joined.movedim(-1, 0)
@@ -184,7 +184,7 @@ class RecentPoints:
     # --- entities -----------------------------------------------------------------------------
 
     def grow(self, kind: Stranger) -> None:
-        """One more entity, who is as a stranger of that kind was. It is numbered afterwards."""
+        """Add an entity, which takes over the values of a stranger. It is numbered afterwards."""
         axes = {stream.name: stream.axes for stream in self.streams} | {FIRST: ()}
         for tables, declared in (
             (self.tables, self.signature.predicates),
@@ -198,17 +198,17 @@ class RecentPoints:
             self.totals[name] = self.grown_total(total, axes[name], kind)
 
     def grown(self, tensor: Tensor, axes: Axes, kind: Stranger) -> Tensor:
-        """A tensor with axes (trace, axes …) and one more entity."""
+        """Return a tensor with axes (trace, axes …) and one more entity."""
         return torch.from_numpy(self.domain.grown(tensor.numpy(), axes, kind))
 
     def grown_total(self, total: Total, axes: Axes, kind: Stranger) -> Total:
-        """A total for each binding, with one more entity."""
+        """Return the totals of bindings, with one more entity."""
         parts = (self.grown(t, axes, kind) for t in (total.total, total.top, total.count))
         return Total(total.rule, *parts)
 
 
 def expanded(value: Value, axes: Axes) -> Tensor:
-    """A value with a dimension for each of some axes, in their order."""
+    """Return a value with a dimension for each of some axes, in their order."""
     order = [0, *(1 + value.axes.index(a) for a in axes if a in value.axes), value.tensor.dim() - 1]
     tensor = value.tensor.permute(order)
     for place, axis in enumerate(axes):

@@ -1,4 +1,4 @@
-"""Write parts of axioms in words, with the names of entities."""
+"""Write parts of axioms as text, with entities in place of variables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _QUOTED = re.compile('"(\0\\d+\0)"')
 
 
 def told_of(part: c.Formula, axes: Axes) -> tuple[Callable[[Key], str], bool]:
-    """The text of a formula for a binding; of its negation, if that reads better, and False."""
+    """Return a function from bindings to the text of a formula, and True.
+
+    If the negation reads better, return its text instead, and False.
+    """
     negative = (
         isinstance(part, c.Not) or getattr(part, "dual", False) or getattr(part, "weak", False)
     )
@@ -26,7 +29,7 @@ def told_of(part: c.Formula, axes: Axes) -> tuple[Callable[[Key], str], bool]:
 
 
 def _text(formula: c.Formula, axes: Axes) -> Callable[[Key], str]:
-    """A formula with the names of entities filled in."""
+    """Return a function from bindings to the text of a formula."""
     marks: dict[str, tuple[int, int | None]] = {}
 
     def rule(node: c.Core) -> c.Core:

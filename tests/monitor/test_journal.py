@@ -289,7 +289,7 @@ def test_a_redis_server_that_is_gone_for_a_while_is_waited_for(tmp_path):
             read += [one.line.text for one in next(batches)]
     assert read == steps
     gone, back = notes
-    assert "does not answer, and is waited for" in gone
+    assert "does not answer; waiting for it" in gone
     assert back == f"unix://{socket} answers again"
 
 
@@ -299,8 +299,8 @@ def test_a_redis_server_that_never_answered_is_an_error(tmp_path):
         next(redis_lines(f"unix://{tmp_path}/none", "steps", pause=0.01))
 
 
-def test_a_redis_stream_that_began_anew_is_refused(broker):
-    """A clock that was set back gives entries with lower numbers, which nobody would ever read."""
+def test_a_redis_stream_that_was_begun_again_is_refused(broker):
+    """A clock that was set back gives entries with lower numbers, which would never be read."""
     url, client = broker
     client.xadd("steps", {"step": '{"facts": []}'}, id="1700000000000-0")
     batches = redis_lines(url, "steps", pause=0.01)
@@ -308,7 +308,7 @@ def test_a_redis_stream_that_began_anew_is_refused(broker):
     client.delete("steps")
     assert next(batches) == []
     client.xadd("steps", {"step": '{"facts": []}'}, id="1600000000000-3")
-    with pytest.raises(DataError, match="error: the stream 'steps' is another one") as caught:
+    with pytest.raises(DataError, match="error: the stream 'steps' is not the one") as caught:
         next(batches)
     assert "its last entry is 1600000000000-3" in str(caught.value)
     assert "cannot read" not in str(caught.value)

@@ -62,7 +62,7 @@ def test_static_facts_of_somebody_new():
     ("facts", "message"),
     [
         ([("k", "c")], "'k' of (c) is 1 here, but 0 before"),
-        ([("k", "a0", 0.5)], "'k' is static: a fact with a degree about somebody who comes late"),
+        ([("k", "a0", 0.5)], "'k' is static: a fact with a degree about an entity that comes late"),
     ],
 )
 def test_static_facts_that_come_too_late(facts, message):

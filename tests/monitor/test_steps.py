@@ -151,7 +151,7 @@ def test_a_trace_that_is_over():
         monitor.finish()
     step = TraceStep(values=[("speed", "ego", 1.0)])
     assert monitor.step(step)["A"].verdict == "satisfied", "the horizon is reached"
-    with pytest.raises(DataError, match="the trace was to have 1 steps, but there are more"):
+    with pytest.raises(DataError, match="the horizon is 1, but there are more steps"):
         monitor.step(step)
     monitor.finish()
     with pytest.raises(DataError, match="the trace has ended"):

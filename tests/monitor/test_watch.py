@@ -261,7 +261,7 @@ def test_a_trace_may_not_be_longer_than_its_horizon():
     (cell, *_) = watch.open()
     assert (cell.due, cell.fails) == (1, True)
     assert [(e.time, e.step) for e in watch.step([])] == [(0, 1), (1, 1)]
-    with pytest.raises(DataError, match="was to have 2 steps, but there are more"):
+    with pytest.raises(DataError, match="the horizon is 2, but there are more steps"):
         watch.step([])
 
 
@@ -347,15 +347,28 @@ def test_static_facts_come_with_their_entities():
     text = "sort s\nstatic predicate k(s)\npredicate a(s)\naxiom A: forall x. G(k(x) -> a(x))"
     steps = [[("a", "u")], [("k", "v"), ("a", "v")], [("a", "u")]]
     assert told(text, steps) == ["violation v 2@2"]
-    with pytest.raises(DataError, match="static: it cannot change for those who are there"):
+    with pytest.raises(DataError, match="static: it cannot change for entities that are present"):
         told(text, [*steps, [("k", "u")]])
 
 
 def test_the_wording_of_what_cannot_be_watched():
     text = "predicate a, b\naxiom A: G(a -> O(X b))\naxiom B: G(a -> X b)"
     watch = Watch(parse_theory(text))
-    assert watch.unwatched == {"A": "an operator of the past has the future beneath it"}
+    assert watch.unwatched == {"A": "a past operator has a future operator below it"}
     assert list(watch.axioms) == ["B"]
+
+
+@pytest.mark.parametrize("axiom", ["forall x where X k(x). a(x)", "G forall x where X k(x). a(x)"])
+def test_a_guard_that_looks_ahead_cannot_be_watched(axiom):
+    text = f"sort s\nstatic predicate k(s)\npredicate a(s)\naxiom A: {axiom}"
+    assert Watch(parse_theory(text)).unwatched == {"A": "a guard looks ahead"}
+
+
+def test_a_guard_outside_of_time_is_read_at_the_first_step():
+    text = "sort s\nstatic predicate k(s)\npredicate a(s)\naxiom A: forall x where {}. G a(x)"
+    steps = [[("k", "u")], [], []]
+    assert told(text.format("Y k(x)"), steps) == []
+    assert told(text.format("WY k(x)"), steps) == [f"violation u {t}@{t}" for t in range(3)]
 
 
 def test_pairs_functions_and_constants():
