@@ -7,7 +7,11 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-RECORD = Path(__file__).resolve().parent / "posterior" / "runs.jsonl"
+FOLDER = Path(__file__).resolve().parent / "posterior"
+RECORD = FOLDER / "runs.jsonl"
+
+#: Runs that ended early, one of each kind, on two idle cores.
+EARLY = FOLDER / "early.jsonl"
 
 #: The worlds, and what PR-AUC is with labels of 10 % of the facts by the gradient method and at
 #: the Bayes limit. These two were measured once, and are not on record.
@@ -78,8 +82,22 @@ def posterior_few() -> str:
     return "\n".join(lines)
 
 
-def _rows() -> list[Row]:
-    return [json.loads(text) for text in RECORD.read_text("utf-8").splitlines()]
+def posterior_times() -> str:
+    """Seconds of one run that ends early, by world and share."""
+    rows = _rows(EARLY)
+    shares = sorted({row["fraction"] for row in rows})
+    lines = [
+        f"| world | {' | '.join(f'{100 * share:.0f} %' for share in shares)} |",
+        "| --- |" + " ---: |" * len(shares),
+    ]
+    for world, (title, *_) in WORLDS.items():
+        times = [_some(rows, world, "posterior", share)[0]["seconds"] for share in shares]
+        lines.append(f"| {title} | {' | '.join(f'{time:.0f}' for time in times)} |")
+    return "\n".join(lines)
+
+
+def _rows(record: Path = RECORD) -> list[Row]:
+    return [json.loads(text) for text in record.read_text("utf-8").splitlines()]
 
 
 def _some(rows: list[Row], world: str, method: str, share: float) -> list[Row]:
@@ -96,4 +114,5 @@ REGIONS = {
     "posterior_differences": posterior_differences,
     "posterior_few": posterior_few,
     "posterior_scores": posterior_scores,
+    "posterior_times": posterior_times,
 }

@@ -1,4 +1,4 @@
-"""Automata of formulas over letters: states and steps as arrays, minimal."""
+"""Minimal automata of formulas over letters, as arrays of states and steps."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from fotltn.logic import core as c
 from fotltn.monitor.automaton import Automaton
 from fotltn.monitor.compile import Skeleton, letter
 
-#: An automaton with more states than this is not made.
+#: The most states of an automaton.
 MOST_STATES = 512
-#: Nor one with more letters.
+#: The most letters of an automaton.
 MOST_LETTERS = 10
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
@@ -28,7 +28,7 @@ class MinimalAutomaton:
     Args:
         next: the state after a step, with axes (state, letters as bits).
         accepts: whether the formula is true if the trace ends in a state.
-        live: whether some way leads from a state to one that accepts.
+        live: whether an accepting state can be reached from a state.
     """
 
     next: Numbers
@@ -37,14 +37,14 @@ class MinimalAutomaton:
 
 
 def machine(formula: c.Formula, letters: int) -> MinimalAutomaton:
-    """The minimal automaton of a formula in normal form, true at the first point of a trace.
+    """Build the minimal automaton of a formula in normal form, read at the first time point.
 
     Args:
-        formula: over the atoms `letter(0)`, `letter(1)`, ….
-        letters: how many there are.
+        formula: a formula over the atoms `letter(0)`, `letter(1)`, ….
+        letters: the number of these atoms.
 
     Raises:
-        LimitError: it has too many letters or states.
+        LimitError: the automaton has too many letters or states.
     """
     if letters > MOST_LETTERS:
         raise LimitError(f"it has {letters} letters, and at most {MOST_LETTERS} are followed")
@@ -67,7 +67,7 @@ def machine(formula: c.Formula, letters: int) -> MinimalAutomaton:
 
 
 def minimal(table: Numbers, outputs: Numbers | Flags) -> MinimalAutomaton:
-    """The least automaton with the same outputs, of states that are all reached."""
+    """Minimise an automaton all of whose states can be reached."""
     classes = merged(table, outputs)
     firsts = np.unique(classes, return_index=True)[1]
     small = classes[table[firsts]]
@@ -76,7 +76,7 @@ def minimal(table: Numbers, outputs: Numbers | Flags) -> MinimalAutomaton:
 
 
 def merged(table: Numbers, outputs: Numbers | Flags) -> Numbers:
-    """A class for each state, the same for those that no run tells apart; state 0 has class 0."""
+    """Number classes of states; no run distinguishes states of one class. State 0 has class 0."""
     classes = np.unique(np.asarray(outputs), return_inverse=True, axis=0)[1].reshape(-1)
     count = classes.max() + 1 if len(classes) else 0
     while True:
@@ -92,7 +92,7 @@ def merged(table: Numbers, outputs: Numbers | Flags) -> Numbers:
 
 
 def live(table: Numbers, accepts: Flags) -> Flags:
-    """From which states one that accepts can be reached."""
+    """Whether an accepting state can be reached from each state."""
     alive = accepts.copy()
     while True:
         more = alive | alive[table].any(1)

@@ -1,4 +1,4 @@
-"""Truth values, eight to a byte: what is stored of worlds."""
+"""Truth values, eight to a byte, to store worlds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 def packed(truth: Tensor) -> Tensor:
-    """Truth values as bytes, in the order of their axes.
+    """Pack truth values into bytes, in the order of their axes.
 
     >>> packed(torch.tensor([[True, False, True], [True, True, False]]))
     tensor([184], dtype=torch.uint8)
@@ -20,10 +20,10 @@ def packed(truth: Tensor) -> Tensor:
 
 
 def unpacked(data: Tensor, shape: Sequence[int]) -> Tensor:
-    """The truth values of that shape.
+    """Unpack truth values of a shape.
 
     Raises:
-        ValueError: there are fewer or more.
+        ValueError: the number of bytes does not fit the shape.
     """
     count = math.prod(shape)
     if data.dtype != torch.uint8 or data.shape != (-(-count // 8),):

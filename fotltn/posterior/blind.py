@@ -1,8 +1,8 @@
-"""Worlds that know all but the labels, sampled beside those that know them.
+"""Blind worlds: worlds without labels, sampled alongside the worlds with labels.
 
-The likelihood of labels is a ratio of two sums over worlds, with the labels and without. So the
-slope of its logarithm, in whatever makes worlds more likely, is what worlds with labels have of it,
-less what worlds without have.
+The likelihood of the labels is a ratio of two sums over worlds, with labels and without. The slope
+of its logarithm in a weight is therefore a difference of means: that of the weighted quantity over
+worlds with labels, minus that over worlds without.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from fotltn.posterior.carried import PARTS
 from fotltn.posterior.evidence import LabelEvidence
 from fotltn.posterior.sampler import Sampler
 
-#: There are half as many as worlds with labels, but not fewer than this, if there are as many.
+#: There are half as many blind worlds as worlds with labels, but at least this many if possible.
 _LEAST = 16
 
 
 class BlindWorlds:
-    """Worlds that know the axioms, the prior and the features, but no label.
+    """Worlds that follow the axioms, the prior and the features, but no label.
 
     Attributes:
-        sampler: these worlds.
+        sampler: the blind worlds.
     """
 
     def __init__(self, sampler: Sampler) -> None:
-        """Begin beside a sampler that has not moved yet."""
+        """Make blind worlds for a sampler that has not moved yet."""
         how, evidence = sampler.sampling, sampler.evidence
         silent = {n: torch.full_like(t, 0.5) for n, t in evidence.labels.truth.items()}
         labels = replace(evidence.labels, truth=silent)
@@ -40,7 +40,7 @@ class BlindWorlds:
         self.sampler = Sampler(sampler.structure, sampler.known, without, few, sampler.scales)
 
     def sweep(self, sampler: Sampler, number: int) -> None:
-        """Move once, by what has been learned with labels."""
+        """Move once, with the prior and logits that the sampler with labels has."""
         blind = self.sampler
         blind.evidence.logits = sampler.evidence.logits
         for part in PARTS:
@@ -50,26 +50,26 @@ class BlindWorlds:
             blind.rejoin()
 
     def follow(self, sampler: Sampler) -> None:
-        """Go on from where worlds with labels are.
+        """Continue from copies of the worlds with labels.
 
-        These have come to rest, as labels hold them. Without labels, worlds in which ties have just
-        come to count in full break more of these than they will, for a long time.
+        Labels have brought those worlds to rest. Without labels, worlds in which ties have just
+        begun to count in full would break too many of them for a long time.
         """
         for name, table in self.sampler.tables.items():
             table.copy_(sampler.tables[name][: len(table)])
         self.sampler.moved()
 
     def state(self) -> dict[str, Tensor]:
-        """All that the rest depends on."""
+        """Return everything that a resumed run needs."""
         tensors = {name: packed(table) for name, table in self.sampler.snapshot().items()}
         return {**tensors, "generator": self.sampler.generator.get_state()}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Go on from a state, of the same task.
+        """Resume from a state of the same task.
 
         Raises:
-            KeyError: something is missing.
-            ValueError: something is another thing.
+            KeyError: part of the state is missing.
+            ValueError: part of the state is of another task.
         """
         for name, table in self.sampler.tables.items():
             table.copy_(unpacked(tensors[name], table.shape))

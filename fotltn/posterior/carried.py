@@ -1,4 +1,4 @@
-"""What was learned while worlds were sampled, for the worlds of other data."""
+"""The results of learning while worlds are sampled, to sample worlds of other data."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from fotltn.posterior.evidence import NoiseRates
 from fotltn.posterior.prior import Prior
 from fotltn.posterior.sampler import Sampler
 
-#: The parts of what is learned of the prior.
+#: The names of the tables of a prior.
 PARTS = ("initial", "moves", "static")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Carried:
-    """What other data are sampled with.
+    """Everything learned that worlds of other data are sampled with.
 
     Args:
-        rates: how often labels are wrong, by predicate.
-        tables: what was learned of the prior of tracks, by part and names of predicates.
-        conditions: for each group of predicates what its prior tells apart.
-        exponents: how far networks are trusted, by predicate.
-        bases: the logits that what networks say is compared to.
-        weights: those of soft axioms that were learned.
+        rates: the rates of wrong labels, by predicate.
+        tables: the learned prior of tracks, by table and names of predicates.
+        conditions: for each group of predicates, what its prior depends on.
+        exponents: the exponents of networks, by predicate.
+        bases: the mean logits of networks, by predicate, which are subtracted from their logits.
+        weights: the learned weights of soft axioms.
     """
 
     rates: Mapping[str, NoiseRates]
@@ -42,7 +42,7 @@ def learned_by(
     exponents: Mapping[str, float] | None = None,
     bases: Mapping[str, float] | None = None,
 ) -> Carried:
-    """What a sampler has learned, beside what networks have."""
+    """Collect everything that a sampler has learned, except networks."""
     tables = {part: dict(getattr(sampler.prior, part)) for part in PARTS}
     return Carried(
         dict(sampler.evidence.rates), tables, _conditions(sampler), dict(exponents or {}),
@@ -51,11 +51,11 @@ def learned_by(
 
 
 def take_over(sampler: Sampler, carried: Carried) -> tuple[tuple[str, ...], ...]:
-    """Give a sampler of other data what was learned before; it learns no more of that.
+    """Give a sampler of other data the prior learned before, which it then keeps.
 
     Returns:
-        The groups of predicates whose prior tells other things apart than before. These are
-        learned anew.
+        The groups of predicates whose prior depends on other things than before. The sampler learns
+        their prior again.
     """
     here, strange = _conditions(sampler), set[tuple[str, ...]]()
     for part in PARTS:
@@ -72,7 +72,7 @@ def take_over(sampler: Sampler, carried: Carried) -> tuple[tuple[str, ...], ...]
 
 
 def _conditions(sampler: Sampler) -> dict[tuple[str, ...], tuple[str, ...]]:
-    """For each group that changes the conditions, bits and memories that are told apart."""
+    """For each group that changes: the conditions, bits and memories that its prior depends on."""
     result: dict[tuple[str, ...], tuple[str, ...]] = {}
     for mover in sampler.movers:
         for number, group in enumerate(mover.prior.groups):

@@ -1,4 +1,4 @@
-"""Tracks drawn exactly: backwards over time what can follow, forwards a draw."""
+"""Exact draws of tracks: a backward pass over time weighs what can follow, a forward pass draws."""
 
 from __future__ import annotations
 
@@ -14,28 +14,30 @@ from fotltn.posterior.product import TrackAutomaton
 from fotltn.posterior.shared_worlds import Randomness, all_of, uniform
 from fotltn.posterior.small_steps import BackSteps, followed
 from fotltn.posterior.track_weights import Gain, Weights, some_tracks
+from fotltn.semantics.tables import within
 
-#: Numbers that one pass may hold, on a CPU.
+#: The most numbers of one pass on a CPU.
 _NUMBERS_AT_ONCE = 1 << 25
 
-#: And on a GPU, as a share of the numbers that it could hold.
+#: The most numbers of one pass on a GPU, as a share of the numbers that fit into its memory.
 _SHARE = 1 / 16
 
-#: With so few numbers at a point, all ways on are weighed, for so many numbers at once.
+#: With so few numbers at a time point, all ways are weighed, for so many numbers at once.
 _FEW_AT_A_POINT, _FEW_NUMBERS = 1 << 15, 1 << 16
 
-#: Products are brought back to about 1 every so many points.
+#: Products are scaled to about 1 every so many time points.
 _SCALED = 4
 
 
 class _Ways(NamedTuple):
-    """What lies behind states, as a draw needs it.
+    """The result of a backward pass, for the forward pass.
 
     Args:
-        first: what lies behind states at the first point, with axes (state, track, world), of world
-            perhaps one.
-        scale: logarithms to add to these, without that of state.
-        forwards: the edges that are taken, by time and draw, by the first states and the lengths.
+        first: the weights of everything that may follow states at the first time point, with axes
+            (state, track, world); the axis of worlds may have size one.
+        scale: logarithms to add to these weights, with axes (track, world).
+        forwards: computes the edges of a draw, with axes (time, draw), from the first states and
+            the lengths.
     """
 
     first: Tensor
@@ -44,10 +46,10 @@ class _Ways(NamedTuple):
 
 
 class _Symbols(NamedTuple):
-    """What evidence and gains tell apart.
+    """Symbols: edges with the same symbol have the same evidence and gains.
 
     Args:
-        symbols: letters, and patterns of each gain, with axes (letter or gain, symbol).
+        symbols: the letter and the pattern of each gain, with axes (letter or gain, symbol).
         which: the symbol of each edge.
         pairs: the pairs of a symbol and a state that edges with the symbol lead to.
         pair: the pair of each edge.
@@ -60,21 +62,20 @@ class _Symbols(NamedTuple):
 
 
 class Chain:
-    """Draws tracks of one product.
+    """Draws tracks of one product of automata.
 
-    An edge leads from a state by a letter to a state, under some conditions. States are numbered
-    by how many edges lead on from them, those with most first, and edges such that the first edges
-    of all states come first, then the second ones: sums over the edges of a state are sums of
-    blocks.
+    An edge leads from a state by a letter to a state, under some conditions. The states with the
+    most edges have the lowest numbers. The first edges of all states have the lowest numbers, then
+    the second edges, and so on: a sum over the edges of states is a sum of blocks.
 
     Attributes:
         source: the state that each edge leads from.
         letter: its letter.
         target: the state that it leads to.
-        code: what is said of it under each condition, with axes (edge, condition).
-        open: under which conditions there is the edge, with axes (edge, condition).
-        last: for each state the remembered bits, as the product has them.
-        statics: for each state the value of the static bits.
+        code: its code under each condition, with axes (edge, condition); see `Choices`.
+        open: whether the edge exists under each condition, with axes (edge, condition).
+        last: the remembered bits of each state, as in the product.
+        statics: the value of the static bits of each state.
     """
 
     def __init__(self, product: TrackAutomaton, codes: Numbers, device: torch.device) -> None:
@@ -82,8 +83,8 @@ class Chain:
 
         Args:
             product: the product.
-            codes: numbers that say something of ways, with axes (condition, state, way).
-            device: where to compute.
+            codes: the codes of ways, with axes (condition, state, way); see `Choices`.
+            device: the device.
         """
         self.product, self.device = product, device
         self.states = product.states
@@ -113,9 +114,9 @@ class Chain:
         by_letter[condition, number[state], product.letter[state, way]] = which
         self._by_letter = torch.from_numpy(by_letter.reshape(-1)).to(device)
         self.open = torch.from_numpy(allowed).to(device)
-        #: How many states have a first edge, a second one, ….
+        #: The number of states that have a first edge, a second one, and so on.
         self.blocks = [int((degree > n).sum()) for n in range(max(1, degree.max(initial=0)))]
-        # For each state its edges; the number of edges stands for none.
+        # The edges of each state; the number of edges stands for none.
         edge = np.full((len(self.blocks), self.states), edges.shape[1])
         edge[turn[order], number[edges[0]]] = np.arange(edges.shape[1])
         self.edge = torch.from_numpy(edge).to(device)
@@ -133,18 +134,18 @@ class Chain:
             self.at_once = int(memory / torch.float64.itemsize * _SHARE)
 
     def in_order(self, values: Numbers | Flags) -> Tensor:
-        """What a product has of each state, in the order of states here."""
+        """Values of the states of the product, in the order of the states of the chain."""
         return torch.from_numpy(values[self._order]).to(self.device)
 
     def walk(self, bits: Tensor, statics: Tensor, conditions: Tensor) -> Tensor:
-        """The edges that tracks go along, with axes (time, track, world).
+        """The edges of tracks, with axes (time, track, world).
 
-        From where there is no way on, the number of edges stands for none.
+        Where no edge leads on, the number of edges stands for none.
 
         Args:
             bits: the values of tracks, with axes (world, track, time, bit).
-            statics: those of static bits, as numbers, with axes (world, track).
-            conditions: as those of weights.
+            statics: the values of static bits, as numbers, with axes (world, track).
+            conditions: the numbers of conditions, as in `Weights`.
         """
         width = len(self.letters) + 1
         starts = self._letters_of(bits).permute(2, 1, 0).contiguous()
@@ -158,8 +159,27 @@ class Chain:
             torch.index_select(target, 0, edge, out=row)
         return edges
 
+    def accepts_tracks(
+        self, bits: Tensor, statics: Tensor, conditions: Tensor, lengths: Tensor
+    ) -> Tensor:
+        """Whether the automaton accepts tracks, with axes (world, track).
+
+        Args:
+            bits: the values of tracks as for `walk`, with static bits false.
+            statics: the values of static bits, as for `walk`.
+            conditions: the numbers of conditions, as for `walk`.
+            lengths: the number of points of each track.
+        """
+        edges = self.walk(bits, statics, conditions)
+        last = edges[lengths - 1, torch.arange(len(lengths), device=self.device)]
+        accepted = torch.nn.functional.pad(self.accepts[self.target], (0, 1))[last].T
+        # A walk does not read the bits that no letter has, such as those that must be false.
+        unread = bits & ~self.letters.any(0)
+        inside = within(lengths, torch.arange(bits.shape[2], device=self.device))
+        return accepted & ~(unread & inside.unsqueeze(-1)).flatten(2).any(-1)
+
     def _letters_of(self, bits: Tensor) -> Tensor:
-        """The letters that values are; the number of letters stands for none."""
+        """The letters of values; the number of letters stands for none."""
         words = torch.zeros(bits.shape[:-1], dtype=torch.int64, device=self.device)
         known = torch.zeros(len(self.letters), dtype=torch.int64, device=self.device)
         for place, bit in enumerate(self.letters.any(0).nonzero().squeeze(-1).tolist()):
@@ -170,11 +190,11 @@ class Chain:
         return torch.where(known[at] == words, places[at], len(known))
 
     def moves(self, prior: Tensor) -> Tensor:
-        """What edges weigh, with one more that is never open, by logarithms of the same axes."""
+        """The weights of edges, from logarithms; one more edge, the last, is never open."""
         return torch.nn.functional.pad(prior.exp() * self.open, (0, 0, 0, 1))
 
     def patterns(self, gain: Gain, digits: Tensor) -> Tensor:
-        """The pattern of each edge: what was, and the letter's own digit."""
+        """The pattern of each edge: the digits before it, and the digit of its letter."""
         before = self.before[gain.window] % gain.base ** (gain.length - 1)
         pattern = before[self.source] * gain.base + digits[self.letter]
         patterns: Tensor = pattern + self.statics[self.source] * gain.base**gain.length
@@ -183,18 +203,18 @@ class Chain:
     def draw(
         self, weights: Weights, digits: Sequence[Tensor], generator: Randomness, worlds: int
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """A draw of every track in every world.
+        """Draw every track in every world.
 
         Args:
-            weights: what makes tracks likely.
-            digits: for each gain the digit of each letter.
-            generator: of random numbers.
-            worlds: how many.
+            weights: the weights of tracks.
+            digits: for each gain, the digit of each letter.
+            generator: the source of random numbers.
+            worlds: the number of worlds.
 
         Returns:
-            The letters, with axes (world, track, time); the static bits' values, with axes
-            (world, track); the logarithm of what all draws of a track weigh together, likewise, or
-            minus infinity where none is possible.
+            The letters, with axes (world, track, time); the values of static bits, with axes
+            (world, track); and the logarithm of the total weight of all draws, with axes
+            (world, track), which is minus infinity if no draw is possible.
         """
         tracks, times = weights.evidence.shape[:2]
         told = self._symbols(weights, digits)
@@ -203,7 +223,7 @@ class Chain:
         )
         step = max(1, min(self.at_once // per_track, tracks)) if tracks else 1
         order = torch.arange(tracks, device=self.device)
-        if weights.first is not None:  # tracks that are as long are drawn together
+        if weights.first is not None:  # tracks of similar length are drawn together
             order = weights.lengths.argsort(descending=True, stable=True)
         parts = []
         for part in _alike(weights.lengths[order], step, weights.first is not None):
@@ -217,7 +237,7 @@ class Chain:
         return letters[:, back], static[:, back], total[:, back]
 
     def _symbols(self, weights: Weights, digits: Sequence[Tensor]) -> _Symbols:
-        """What evidence and gains tell apart, which depends on the windows alone."""
+        """The symbols, which depend only on the windows."""
         windows = tuple((gain.window, gain.length) for gain in weights.gains)
         if windows not in self._told_apart:
             told = [self.letter]
@@ -228,7 +248,7 @@ class Chain:
         return self._told_apart[windows]
 
     def _weighed(self, weights: Weights, symbols: Tensor) -> Tensor:
-        """What symbols weigh, with axes (time, symbol, track, world), of world perhaps one."""
+        """The weights of symbols, with axes (time, symbol, track, world); or one world."""
         times = weights.evidence.shape[1]
         total = weights.evidence.permute(1, 2, 0)[:, symbols[0]].unsqueeze(-1)
         for gain, pattern in zip(weights.gains, symbols[1:], strict=True):
@@ -240,9 +260,9 @@ class Chain:
         self, weights: Weights, by_symbol: Tensor, told: _Symbols, generator: Randomness,
         worlds: int,
     ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-        """A draw, with what symbols weigh."""
+        """Draw tracks with given weights of symbols."""
         end, conditions = self._ends(weights), weights.conditions.permute(2, 1, 0).contiguous()
-        # What lies behind is the same in all worlds if nothing that tells worlds apart is said.
+        # If all weights are the same in all worlds, so is the backward pass.
         apart = max(end.shape[-1], by_symbol.shape[-1], conditions.shape[-1])
         end = end.expand(-1, len(weights.lengths), apart)
         times, (tracks, _) = weights.evidence.shape[1], end.shape[1:]
@@ -259,7 +279,7 @@ class Chain:
         self, weights: Weights, by_symbol: Tensor, told: _Symbols, conditions: Tensor, end: Tensor,
         draws: Tensor,
     ) -> _Ways:  # fmt: skip
-        """The way that would be taken from every state, for some points at once."""
+        """Find the way that a draw would take from every state, for some time points at once."""
         size, every, times = self.edge.shape, self.edge.flatten(), len(draws)
         target, symbol = _with_none(self.target)[every], _with_none(told.which)[every]
         moves = weights.moves[every].T.contiguous()
@@ -298,14 +318,14 @@ class Chain:
         self, weights: Weights, by_symbol: Tensor, told: _Symbols, conditions: Tensor, end: Tensor,
         draws: Tensor,
     ) -> _Ways:  # fmt: skip
-        """The same for each point alone, and for those states that are come to."""
+        """Find the way that a draw takes, time point by time point, only from states it reaches."""
         moves, several = weights.moves[:-1], weights.moves.shape[1] > 1
         which, pairs, pair = told.which, told.pairs, told.pair
         by_edge = end.new_empty(len(which), *end.shape[1:])
         later = self._later(end, len(draws))
 
         def behind(t: int, later: Tensor) -> Tensor:
-            """What symbols weigh, with what lies behind them."""
+            """The weights of symbols, times the weights of everything that may follow."""
             return by_symbol[t].index_select(0, pairs[0]) * later.index_select(0, pairs[1])
 
         def weigh(t: int) -> None:
@@ -341,19 +361,19 @@ class Chain:
         return _Ways(later[0], scale, forwards)
 
     def _later(self, end: Tensor, times: int) -> Tensor:
-        """Room for what lies behind states, with axes (time, state, track, world)."""
+        """Memory for the backward pass, with axes (time, state, track, world)."""
         later = end.new_empty(times + 1, *end.shape)
         later[times] = end
         return later
 
     def _backwards(self, weights: Weights, later: Tensor, weigh: Callable[[int], None]) -> Tensor:
-        """Compute what lies behind states, and return logarithms to add to it.
+        """Run the backward pass, and return logarithms to add to its weights.
 
         Args:
-            weights: what makes tracks likely.
-            later: what lies behind states, of which the last is known: what it is worth to end
-                there.
-            weigh: puts what lies behind states at a point there, by that of the next one.
+            weights: the weights of tracks.
+            later: the weights of everything that may follow states. Those of the last time point
+                are known: the worth of ending there.
+            weigh: computes `later` at a time point from `later` at the next one.
         """
         lengths = weights.lengths.unsqueeze(-1)
         least = int(lengths.min()) if len(lengths) else 0
@@ -373,7 +393,7 @@ class Chain:
         return scale
 
     def _by_state(self, by_edge: Tensor, total: Tensor) -> None:
-        """Sums over the edges that lead on from each state."""
+        """Sum over the edges of each state."""
         start = self.blocks[0]
         total[:start] = by_edge[:start]
         total[start:] = 0.0
@@ -386,7 +406,7 @@ class Chain:
     ) -> tuple[Tensor, Tensor, Tensor]:
         times, (tracks, worlds), first = weights.evidence.shape[1], draw.shape, ways.first
         static, starts = weights.static.T.unsqueeze(-1), self.starts
-        if weights.first is not None:  # any state may be the first; it tells the static bits
+        if weights.first is not None:  # any state may be the first, and it has static bits
             static, starts = static[self.statics], torch.arange(self.states, device=self.device)
             first = first * weights.first.T.unsqueeze(-1)
         top = static.amax(0)
@@ -405,7 +425,7 @@ class Chain:
         return shaped, chosen.reshape(tracks, worlds).T, total.T
 
     def _ends(self, weights: Weights) -> Tensor:
-        """What it is worth to end in a state: windows that reach beyond the end are read there."""
+        """The worth of ending in a state, with windows that reach beyond the end."""
         tracks, times = weights.evidence.shape[:2]
         end = self.accepts.to(weights.evidence.dtype)[:, None, None]
         if weights.last is not None:
@@ -414,7 +434,7 @@ class Chain:
         for gain in weights.gains:
             base, length = gain.base, gain.length
             for ahead in range(gain.values.shape[2] - times):
-                # `ahead + 1` digits of zero have come in.
+                # `ahead + 1` digits of the window are zero.
                 before = self.before[gain.window] % base ** (length - 1)
                 pattern = (before * base ** (ahead + 1)) % base**length
                 pattern = pattern + self.statics * base**length
@@ -426,7 +446,7 @@ class Chain:
 
 
 def _alike(lengths: Tensor, most: int, apart: bool) -> Iterator[slice]:
-    """Parts of tracks, so many at most; if told so, of lengths that are not far apart."""
+    """Split tracks into parts of at most `most`; with `apart`, of similar length."""
     start, count = 0, len(lengths)
     while start < count:
         end = min(start + most, count)
@@ -437,22 +457,22 @@ def _alike(lengths: Tensor, most: int, apart: bool) -> Iterator[slice]:
 
 
 def _unique_columns(values: Tensor) -> tuple[Tensor, Tensor]:
-    """The columns that differ, in order, and the one of each column."""
+    """The distinct columns, sorted, and the number of each column among them."""
     columns, which = torch.unique(values, dim=1, return_inverse=True)
     return columns, which
 
 
 def _with_none(values: Tensor) -> Tensor:
-    """What is said of edges, and 0 of what stands for none."""
+    """Values of edges, and 0 for the number that stands for none."""
     return torch.nn.functional.pad(values, (0, 1))
 
 
 def _picked(value: Tensor, draw: Tensor) -> Tensor:
-    """A place of the first axis, as likely as its value is large.
+    """Draw a place of the first axis, with a probability proportional to its value.
 
     Args:
-        value: what places weigh.
-        draw: numbers from 0 to 1, without that axis.
+        value: the weights of places.
+        draw: random numbers from 0 to 1, without the first axis.
     """
     so_far = value.cumsum(0)
     return (so_far[:-1] <= so_far[-1] * draw).sum(0)

@@ -1,8 +1,8 @@
-"""What axioms remember of a track, and where they leave it no choice.
+"""Memories of axioms about a track, and values that axioms leave no choice about.
 
-The automata of what is free tell for how long something has been true, or what is still owed. A
-prior that goes by that learns how long things last, and takes it for no habit that what must be so
-is so. What automata guess of the time to come does not count.
+The automata of free predicates remember how long something has been true, or what must still come.
+A prior that depends on such memories learns how long things last, and does not mistake necessity
+for habit. Automata that predict later time points do not count.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from fotltn.posterior.automata import Flags, Numbers
 from fotltn.posterior.kinds import TrackKind
 from fotltn.posterior.product import Part
 
-#: Letters of states under conditions that are looked at at once.
+#: The most letters of states under conditions that are computed at once.
 _AT_ONCE = 2_000_000
 
-#: With more memories, or more letters that these come about by, a prior tells none apart.
+#: With more memories, or more letters in their automata, a prior does not depend on memories.
 _MOST_MEMORIES, _MOST_LETTERS = 128, 12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choices:
-    """What a prior of the groups of a kind goes by, beside what was last.
+    """Memories and forced values of the groups of a kind, which its prior depends on.
 
     Args:
         codes: which groups have no choice, for each condition, state and way of the product:
             numbers with a bit for each group, the first lowest.
-        memories: how many memories each group has.
-        states: for each group the memory of each state of the product.
-        axioms: for each group the axioms whose memories these are.
+        memories: the number of memories of each group.
+        states: for each group, the memory of each state of the product.
+        axioms: for each group, the axioms that have memories.
     """
 
     codes: Numbers
@@ -46,13 +46,13 @@ def choices(
     kind: TrackKind, groups: Sequence[tuple[tuple[str, ...], Sequence[int]]],
     bits: Collection[int], fixed: Collection[int],
 ) -> Choices:  # fmt: skip
-    """What axioms remember of the groups of a kind, and where they leave no choice.
+    """Find the memories of axioms about the groups of a kind, and where groups have no choice.
 
     Args:
         kind: the kind of tracks.
-        groups: names and bits of what follows each other as one.
-        bits: those that no other kind moves; axioms of others do not count.
-        fixed: the conditions that are given; axioms with others do not count, either.
+        groups: the names and bits of each group.
+        bits: the bits that no other kind moves; axioms about other bits do not count.
+        fixed: the given conditions; axioms with other conditions do not count.
     """
     shape, product = kind.shape, kind.product
     usable = {*bits, *(shape.bits + number for number in fixed)}
@@ -73,7 +73,7 @@ def choices(
 
 
 def _concerns(kind: TrackKind, number: int, group: Sequence[int]) -> bool:
-    """Whether a part is about a group, and about no entity that the group is not about."""
+    """Whether a part reads a group, and no entity that is not in the group."""
     bits = kind.moving.bits
 
     def entities(bit: int) -> set[tuple[str, int]]:
@@ -86,7 +86,7 @@ def _concerns(kind: TrackKind, number: int, group: Sequence[int]) -> bool:
 
 
 def _known(parts: Sequence[Part]) -> dict[tuple[int, ...], int]:
-    """The states that parts are in at once, numbered, whatever they read; none if too many."""
+    """Number the joint states that parts can reach; empty if there are too many."""
     columns = sorted({column for part in parts for column in part.columns})
     if not parts or len(columns) > _MOST_LETTERS:
         return {}
@@ -118,7 +118,7 @@ def _forced(
     kind: TrackKind, groups: Sequence[tuple[tuple[str, ...], Sequence[int]]],
     bits: Collection[int], laws: Sequence[int], fixed: Collection[int],
 ) -> Numbers:  # fmt: skip
-    """The codes of what has no choice; what other tracks decide is taken to allow what it may."""
+    """The codes of groups without a choice; conditions of other tracks may have any value."""
     product, words = kind.product, np.array(kind.shape.conditions, dtype=np.int64)
     codes = np.zeros_like(product.next)
     if not laws:
@@ -136,7 +136,7 @@ def _forced(
 
 
 def _legal(kind: TrackKind, laws: Sequence[int], part: slice) -> Flags:
-    """Which letters some laws of states allow, with axes (state, letter, condition)."""
+    """Which letters the laws allow in states, with axes (state, letter, condition)."""
     product, shape = kind.product, kind.shape
     words = np.array(shape.conditions, dtype=np.int64)
     states, statics = product.laws[part], product.statics[part]
@@ -160,9 +160,9 @@ def _without_choice(
     letters: Flags, groups: Sequence[tuple[tuple[str, ...], Sequence[int]]], bits: Collection[int],
     allowed: Flags,
 ) -> Numbers:  # fmt: skip
-    """Which groups have one value left, with axes (case, state, letter), as `allowed`.
+    """Which groups have a single possible value, with axes (case, state, letter), as `allowed`.
 
-    A group is decided after those of other names that come before it.
+    Groups are decided in order, each given the groups of other names before it.
     """
     codes = np.zeros(allowed.shape, dtype=np.int64)
     values = [(letters[:, list(some)] * (1 << np.arange(len(some)))).sum(1) for _, some in groups]

@@ -27,23 +27,23 @@ from fotltn.tree import children, fold, rebuilt, transform, written_out
 
 _FIRST = c.Edge(past=True)
 
-#: Operators that may nest.
+#: The most operators that may nest.
 MOST_NESTED = 100
 
-#: Formulas of so many nodes may have chains of connectives that are too long to go down.
+#: A formula with so many nodes may have chains of connectives too long for a recursion.
 _LONG = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """What holds of each binding at each point.
+    """A formula that should hold for each binding at each time point.
 
     Args:
-        axiom: the name of the axiom that says so.
+        axiom: the name of its axiom.
         axes: the variables, each over all entities of a sort.
-        body: what holds, in normal form.
-        weight: what a cell costs at which it does not; None if there is no such cell.
-        cells: how many cells a binding stands for, of variables that do not occur in the body.
+        body: the formula, in normal form.
+        weight: the cost of a cell in which the formula is false; None for a hard clause.
+        cells: the number of cells of one binding, because of variables that the body does not use.
     """
 
     axiom: str
@@ -54,15 +54,15 @@ class Clause:
 
     @property
     def cost(self) -> float | None:
-        """What a binding costs at which the body is false; None if there is none."""
+        """The cost of a binding at which the body is false; None for a hard clause."""
         return None if self.weight is None else self.weight * self.cells
 
 
 def clauses(axiom: CheckedAxiom, end: End, signature: Signature) -> list[Clause]:
-    """The clauses of an axiom: a hard one as what it says at once, a soft one as its cells.
+    """The clauses of an axiom: a hard axiom is split into conjuncts, a soft one has its cells.
 
-    An axiom without `G` speaks of the first point. What only the end of a trace makes false is no
-    violation, unless the end is final.
+    An axiom without `G` is about the first time point. A cell that only the end of a trace makes
+    false is not a violation, unless the end is final.
     """
     if not axiom.hard:
         return _soft_clauses(axiom, end, signature)
@@ -79,10 +79,10 @@ def clauses(axiom: CheckedAxiom, end: End, signature: Signature) -> list[Clause]
 
 
 def _soft_clauses(axiom: CheckedAxiom, end: End, signature: Signature) -> list[Clause]:
-    """The cells of a soft axiom, each of which costs its weight once.
+    """The clauses of a soft axiom, in which each cell costs the weight once.
 
-    There is one clause, so that a cell whose body is a conjunction counts once, however many parts
-    of it are false. Of `<->` one part at most is false, so that these are two clauses.
+    An axiom has one clause, so that a cell counts once, even if several parts of a conjunction are
+    false. An axiom with `<->` has two, because at most one of its directions is false.
     """
     start = prefix(axiom.formula)
     body = start.body
@@ -96,7 +96,7 @@ def _soft_clauses(axiom: CheckedAxiom, end: End, signature: Signature) -> list[C
         elif when is None and not layer.past:
             when, guards = layer.window, [at_first(guard, signature) for guard in guards]
         elif not (is_always(layer) and when == c.Window() and not changes(signature, *guards)):
-            body = rebuild(start.layers[number:], body)  # a cell may be in several windows of these
+            body = rebuild(start.layers[number:], body)  # their windows may share a cell
             break
     result = []
     for part in _one_false_at_most(body):
@@ -113,12 +113,12 @@ def _soft_clauses(axiom: CheckedAxiom, end: End, signature: Signature) -> list[C
 
 
 def _if_decided(body: c.Formula, end: End) -> c.Formula:
-    """In normal form what is false only where the end of a trace does not make it so."""
+    """The normal form of a body, which a cut at the end of a trace does not make false."""
     return nnf(if_longer(body) if end == "undecided" else body)
 
 
 def _one_false_at_most(body: c.Formula) -> list[c.Formula]:
-    """The two ways of `<->`; else the formula itself."""
+    """The two directions of `<->`; otherwise the formula itself."""
     one = body.left if isinstance(body, c.And) else None
     if isinstance(body, c.And) and isinstance(one, c.Implies) and body == iff(one.left, one.right):
         return [body.left, body.right]
@@ -126,7 +126,7 @@ def _one_false_at_most(body: c.Formula) -> list[c.Formula]:
 
 
 def counted(clause: Clause, tables: Tables) -> Clause:
-    """A clause without variables that do not occur in it, and without quantifiers over nothing."""
+    """Remove unused variables and quantifiers over empty sorts from a clause; count its cells."""
     if not all(map(tables.full_size, clause.axes)):
         return replace(clause, axes=(), body=c.Truth(True))
     body = inhabited(clause.body, tables)
@@ -137,12 +137,12 @@ def counted(clause: Clause, tables: Tables) -> Clause:
 
 
 def atom_of(name: str, axes: tuple[c.Axis, ...]) -> c.Atom:
-    """A predicate of variables, each over a sort."""
+    """An atom of a predicate with variables as arguments, each over a sort."""
     return c.Atom(name, tuple(c.Variable(axis, axis.sort or "") for axis in axes))
 
 
 def stated(definition: Definition, static: bool) -> Clause:
-    """A definition as a hard clause; of a static head, at the first point."""
+    """A definition as a hard clause; for a static predicate, at the first time point."""
     atom = atom_of(definition.name, definition.axes)
     says = nnf(c.And(c.Implies(atom, definition.formula), c.Implies(definition.formula, atom)))
     body = either(c.Not(_FIRST), says) if static else says
@@ -152,7 +152,7 @@ def stated(definition: Definition, static: bool) -> Clause:
 def written_in(
     formula: c.Formula, definitions: Mapping[str, Definition], is_static: Callable[[str], bool]
 ) -> c.Formula:
-    """A formula with atoms replaced by what they are, in normal form."""
+    """Replace atoms by their definitions; the result is in normal form."""
     if not predicates_in(formula) & set(definitions):
         return formula
     fresh = 0
@@ -174,7 +174,7 @@ def written_in(
 def _bound(
     formula: c.Formula, axes: tuple[c.Axis, ...], terms: tuple[c.Term, ...], suffix: str
 ) -> c.Formula:
-    """A formula with terms for its free variables; bound ones get names that are not in these."""
+    """Replace free variables by terms, and rename bound variables, so that no name clashes."""
     values = dict(zip(axes, terms, strict=True))
 
     def visit(node: c.Core, below: list[c.Core]) -> Any:
@@ -201,23 +201,23 @@ def _renamed(axis: c.Axis, suffix: str) -> c.Axis:
 
 
 class NumberedEntity(c.Constant):
-    """An entity by its number, which is written in place of a variable or of a name."""
+    """An entity by its number, in place of a variable or a name."""
 
     __slots__ = ()
 
 
 def number_of(term: c.Constant) -> int | None:
-    """The number of an entity; None of one that is named."""
+    """The number of a numbered entity; None for a named one."""
     return int(term.name[1:]) if isinstance(term, NumberedEntity) else None
 
 
 def entity(number: int, sort: str) -> NumberedEntity:
-    """The entity of that number."""
+    """The entity with a number."""
     return NumberedEntity(f"#{number}", sort)
 
 
 def numbered(formula: c.Formula, names: Collection[str], tables: Tables) -> c.Formula:
-    """A formula in which atoms of some predicates have numbers of entities in place of names."""
+    """Replace named entities by numbers in the atoms of some predicates."""
 
     def by_number(term: c.Term) -> c.Term:
         if isinstance(term, c.Constant) and number_of(term) is None:
@@ -233,7 +233,7 @@ def numbered(formula: c.Formula, names: Collection[str], tables: Tables) -> c.Fo
 
 
 def with_place(formula: c.Formula, axis: c.Axis, place: int, tables: Tables) -> c.Formula:
-    """A formula with entities in place of the variables of an axis, those at a place of it."""
+    """Replace the variables of an axis by the entities at one place of the axis."""
     row = None if axis.relation is None else tables.relation(axis.relation)[place].tolist()
 
     def rule(node: c.Core) -> c.Core:
@@ -247,12 +247,12 @@ def with_place(formula: c.Formula, axis: c.Axis, place: int, tables: Tables) -> 
 def spelled_out(
     formula: c.Formula, small: Callable[[c.Axis, c.Formula], bool], tables: Tables
 ) -> c.Formula:
-    """A formula in which quantifiers over few places are conjunctions or disjunctions.
+    """Replace quantifiers over few places by conjunctions or disjunctions.
 
     Args:
-        formula: in normal form.
-        small: whether to spell out an axis of a quantifier, by axis and body.
-        tables: what there is of each sort and relation.
+        formula: a formula in normal form.
+        small: whether to spell out an axis of a quantifier, given the axis and the body.
+        tables: the entities of each sort, and the tuples of each relation.
     """
 
     def visit(node: c.Core, below: list[c.Core]) -> Any:
@@ -275,9 +275,9 @@ def spelled_out(
 
 
 def inhabited(formula: c.Formula, tables: Tables) -> c.Formula:
-    """A formula in normal form in which no quantifier runs over nothing.
+    """Remove quantifiers over empty sorts; the result is in normal form.
 
-    So that a quantifier may be left out where its variables do not occur.
+    After that, a quantifier whose variables do not occur has no effect.
     """
 
     def rule(node: c.Core) -> c.Core:
@@ -289,17 +289,17 @@ def inhabited(formula: c.Formula, tables: Tables) -> c.Formula:
 
 
 def pieces(node: c.Connective, kind: type[c.Connective]) -> list[c.Formula]:
-    """The two operands of a connective; of a long chain of it, all."""
+    """The two operands of a connective; in a long formula, all operands of its chain."""
     if written_out(node) < _LONG:
         return [node.left, node.right]
     return operands(node, kind)
 
 
 def not_too_deep(formula: c.Formula, what: str) -> c.Formula:
-    """A formula whose operators nest no deeper than can be followed; a chain of & or | is one.
+    """Return a formula if its operators do not nest too deep; a chain of & or | counts as one.
 
     Raises:
-        LimitError: they do.
+        LimitError: operators nest too deep.
     """
 
     def visit(node: c.Core, below: list[int]) -> int:
@@ -316,12 +316,12 @@ def not_too_deep(formula: c.Formula, what: str) -> c.Formula:
 
 
 def decisive(node: c.Formula, universal: bool) -> list[c.Formula]:
-    """The parts that must all be true for a witness, or all be false for a counterexample."""
+    """The parts that are all true for a witness, or all false for a counterexample."""
     return operands(node, c.Or if universal else c.And)
 
 
 def is_node(node: c.Formula) -> c.AnyFormula:
-    """A node of the normal form, for matches."""
+    """Return a node of the normal form, with a type for `match`."""
     match c.closed(node):
         case c.Implies() | c.Aggregate():
             raise AssertionError(node)
@@ -335,14 +335,14 @@ def is_node(node: c.Formula) -> c.AnyFormula:
 
 
 def settled(formula: c.Formula) -> c.Formula:
-    """A formula in normal form, in which equations of entities are decided."""
-    if isinstance(formula, c.And):  # of which an atom and its definition must stay two
+    """Decide equations of numbered entities; the result is in normal form."""
+    if isinstance(formula, c.And):  # an atom and its definition must stay two parts
         return c.And(*(nnf(transform(p, _decided)) for p in (formula.left, formula.right)))
     return nnf(transform(formula, _decided))
 
 
 def _decided(node: c.Core) -> c.Core:
-    """An equation of two entities by its truth."""
+    """Replace an equation of two numbered entities by its truth."""
     if isinstance(node, c.Equal):
         sides = [number_of(t) for t in (node.left, node.right) if isinstance(t, c.Constant)]
         if len(sides) == 2 and None not in sides:
@@ -351,7 +351,7 @@ def _decided(node: c.Core) -> c.Core:
 
 
 def replaced_in(formula: c.Formula, parts: Mapping[c.Core, c.Formula]) -> c.Formula:
-    """A formula with some of its parts replaced, the outermost first."""
+    """Replace parts of a formula, the outermost first."""
     if formula in parts:
         return parts[formula]
     below = children(formula)
@@ -361,7 +361,7 @@ def replaced_in(formula: c.Formula, parts: Mapping[c.Core, c.Formula]) -> c.Form
 
 
 def interchangeable(formula: c.Formula, one: c.Axis, other: c.Axis) -> bool:
-    """Whether a formula says the same with two of its variables in each other's place."""
+    """Whether a formula has the same meaning with two of its variables exchanged."""
     turned = {one: other, other: one}
 
     def turn(node: c.Core) -> c.Core:
@@ -374,7 +374,7 @@ def interchangeable(formula: c.Formula, one: c.Axis, other: c.Axis) -> bool:
 
 
 def _sorted(node: c.Core) -> c.Core:
-    """A node with operands in an order that does not depend on how it was written."""
+    """Sort the operands of a node, so that the written order does not matter."""
     if isinstance(node, c.And | c.Or):
         return reduce(type(node), sorted(operands(node, type(node)), key=hash))
     if isinstance(node, c.Equal):
@@ -383,6 +383,6 @@ def _sorted(node: c.Core) -> c.Core:
 
 
 def is_edge(node: c.Formula) -> bool:
-    """Whether a formula says where a trace begins or ends, or is true or false."""
+    """Whether a formula is `first`, `last`, a truth value, or the negation of one of these."""
     inner = node.arg if isinstance(node, c.Not) else node
     return isinstance(inner, c.Edge | c.Truth)

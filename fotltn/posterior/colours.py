@@ -1,4 +1,4 @@
-"""Which tracks move at once: those that nothing ties to each other."""
+"""Colours of tracks: tracks of one colour are not tied to each other, and move at once."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from fotltn.logic import core as c
 from fotltn.posterior.patterns import Contacts, TrackCells
 from fotltn.tree import children
 
-#: Rows that more tracks touch are not taken apart into pairs of tracks.
+#: A row that more tracks touch is not split into pairs of tracks.
 _FEW = 64
 
-#: Of so many cells, those are apart that have their track in other atoms.
+#: Only this many cells or more are split by the atoms that have their track.
 _MANY = 512
 
 
 def coloured(tracks: int, touched: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
-    """A colour for each track, such that those that touch the same row differ."""
+    """Choose a colour for each track; tracks that touch the same row have different colours."""
     number = torch.zeros(tracks, dtype=torch.int64)
     pairs = [torch.zeros(0, dtype=torch.int64)]
     crowds: list[list[int]] = [[] for _ in range(tracks)]  # rows that many tracks touch
@@ -41,7 +41,7 @@ def coloured(tracks: int, touched: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
         met[one].append(other)
         met[other].append(one)
     taken = dict.fromkeys((row for crowd in crowds for row in crowd), 0)
-    colours = [0] * tracks  # each as one bit, once it is chosen
+    colours = [0] * tracks  # as one bit each, once chosen
     for one in sorted(range(tracks), key=(-number).tolist().__getitem__):
         used = 0
         for other in met[one]:
@@ -55,7 +55,7 @@ def coloured(tracks: int, touched: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
 
 
 def _met(at: Tensor, track: Tensor, tracks: int) -> Tensor:
-    """Pairs of tracks that touch one row, as numbers; rows are sorted."""
+    """The pairs of tracks that touch the same row, as numbers; `at` is sorted."""
     pairs: list[Tensor] = [track[:0]]
     for ahead in range(1, _FEW):
         same = at[ahead:] == at[:-ahead]
@@ -67,7 +67,7 @@ def _met(at: Tensor, track: Tensor, tracks: int) -> Tensor:
 
 
 def apart(formula: c.Formula, cells: TrackCells, contacts: Contacts) -> list[TrackCells]:
-    """Cells in parts: each atom of a formula has the track of all cells of a part, or of none."""
+    """Split cells such that an atom has the track of every cell of a part, or of no cell."""
     mixed, stack = [], [formula]
     while stack and len(cells) >= _MANY:
         node = stack.pop()

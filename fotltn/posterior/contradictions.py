@@ -1,9 +1,9 @@
-"""Why no world obeys hard axioms: which of them contradict which facts, and each other.
+"""Find out why no world obeys the hard axioms: which axioms and facts contradict each other.
 
-Axioms are looked at binding by binding. The search begins with those that a sampled world breaks,
-and looks for a change of that world that obeys them. Where the change breaks others, these come in,
-too. In the end either a world obeys all axioms, or the bindings that came in have no way out; then
-they are reduced to those that are needed.
+The search takes axioms binding by binding. It begins with the bindings that a sampled world breaks,
+and looks for a change of that world that obeys them. If the change breaks other bindings, the
+search adds these. In the end, either a world obeys all axioms, or the added bindings contradict
+each other; the search then reduces them to the necessary ones.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from fotltn.posterior.structure import Structure
 from fotltn.semantics.tables import Tables
 from fotltn.tree import fold, rebuilt
 
-#: Bindings that come in at a time, and in all.
+#: The most bindings that are added at a time, and in all.
 _AT_ONCE, _MOST_CELLS = 64, 2_000
 
-#: Conflicts that one search may run into, and the most facts that it looks among.
+#: The most conflicts of one search, and the most facts that it searches.
 _EFFORT, _MOST_FACTS = 20_000, 1 << 22
 
 
@@ -57,23 +57,23 @@ class GroundFact(NamedTuple):
 
 
 class BoundClause(NamedTuple):
-    """A clause by its number, at a binding and time."""
+    """A clause, by its number, at a binding and a time point."""
 
     clause: int
     cell: Cell
 
     @property
     def order(self) -> tuple[object, ...]:
-        """By axiom, then by time."""
+        """A key that sorts by axiom, then by time."""
         return self.clause, self.cell.trace, self.cell.time, self.cell.numbers
 
 
 @dataclass(frozen=True, slots=True)
 class SearchEnd:
-    """How a search ended: with a contradiction, or with a world; or it gave up.
+    """The end of a search: a contradiction, or a world; neither if it gave up.
 
     Args:
-        contradiction: what cannot stand together.
+        contradiction: axioms and facts that contradict each other.
         world: a world that obeys all axioms: truth values with axes (trace, arguments …, time).
     """
 
@@ -82,7 +82,7 @@ class SearchEnd:
 
 
 def certain(evidence: LabelEvidence, name: str) -> Tensor:
-    """Which labels of a predicate cannot be wrong."""
+    """Which labels of a predicate are certain."""
     truth = evidence.labels.truth[name]
     missed, invented = evidence.rates[name]
     if name in evidence.learned:
@@ -96,11 +96,12 @@ def search(
     """Look for a world that obeys all hard axioms and certain labels, or for why there is none.
 
     Args:
-        plan: what is free, what is defined, and what axioms say.
-        tables: what is given.
-        evidence: labels, and which of them are certain.
-        world: where to begin: truth values of all learned predicates, with axes (trace, arguments
-            …, time). The less it breaks, the better. A search among too many facts gives up.
+        plan: the free predicates, the definitions and the clauses.
+        tables: the given facts.
+        evidence: the labels, some of which are certain.
+        world: a world to begin with: truth values of all learned predicates, with axes (trace,
+            arguments …, time). The search is faster if it breaks little. With too many facts, the
+            search gives up.
     """
     if sum(table.numel() for table in world.values()) > _MOST_FACTS:
         return SearchEnd()
@@ -113,7 +114,7 @@ def search(
 def explained(
     error: NoWorldError, said: Structure, tables: Tables, evidence: LabelEvidence
 ) -> NoWorldError:
-    """The same error, with the place of the contradiction if there is one; else as it is."""
+    """Return an error with the place of the contradiction; the same error if none is found."""
     world = {}
     for name in (*said.free, *said.definitions):
         decl = tables.signature.predicates[name]
@@ -125,17 +126,16 @@ def explained(
 
 
 def refuse(sampler: Sampler, moment: Literal["first", "burnt in", "last"]) -> None:
-    """Refuse to go on if no world can obey what is hard.
+    """Raise an error if no world can obey the hard axioms.
 
     Args:
-        sampler: its worlds are looked at. Only if all of them break something hard, a
-            contradiction is looked for.
-        moment: after the first sweep only what concerns single tracks counts, whatever others are,
-            since ties between them are weak yet. After the last one, a world that breaks anything
-            is refused, too.
+        sampler: the worlds. If each of them breaks a hard axiom, a contradiction is searched for.
+        moment: after the first sweep, only axioms of single tracks count, because ties between
+            tracks are still weak. After the last sweep, one world that breaks an axiom is an error.
 
     Raises:
-        NoWorldError: there is a contradiction, or (at last) worlds break hard axioms.
+        NoWorldError: there is a contradiction; after the last sweep, also if a world breaks a hard
+            axiom.
     """
     plan, evidence = sampler.structure, sampler.evidence
     broken = sampler.broken()
@@ -201,7 +201,7 @@ class _Contradictions:
         self.solver = Solver()
         self.facts: dict[GroundFact, int] = {}
         self.selectors: dict[BoundClause, int] = {}
-        self.truths: dict[GroundFact, bool] = {}  # of what is given
+        self.truths: dict[GroundFact, bool] = {}  # of given facts
         self.conditions: dict[str, c.Formula] = {}
         self.values: dict[str, Tensor] = {}
         self.cells: dict[int, Cells] = {}
@@ -226,7 +226,7 @@ class _Contradictions:
     # --- the world ---
 
     def _follow(self, model: Mapping[GroundFact, bool]) -> None:
-        """Take over what is free, and what labels say of it; compute what is defined."""
+        """Take over free facts from certain labels and the model; compute defined ones."""
         for facts in (self.sure, model):
             for fact, value in facts.items():
                 if fact.predicate in self.plan.free:
@@ -235,7 +235,7 @@ class _Contradictions:
             self.world[name] = defined(definition, self.row_truth, self.world)
 
     def _wanted(self) -> Iterator[BoundClause]:
-        """Bindings that the world breaks, and those of definitions that it does not follow."""
+        """The bindings of axioms and definitions that the world breaks."""
         count = 0
         for number, rows in enumerate(self.open):
             clause = self.clauses[number]
@@ -270,7 +270,7 @@ class _Contradictions:
     # --- clauses of literals ---
 
     def _add(self, one: BoundClause) -> None:
-        """Bring a binding in."""
+        """Add a binding to the search."""
         if one.clause not in self.cells:
             self.cells[one.clause] = self._over_conditions(self.clauses[one.clause])
         gates = Circuit(Site(self.cells[one.clause], one.cell))
@@ -306,7 +306,7 @@ class _Contradictions:
         return self.facts[key]
 
     def _assumptions(self) -> list[int]:
-        """Labels, bindings and given facts as literals; what is last is left out first."""
+        """Labels, bindings and given facts as literals; the last are left out first."""
         labels = [at ^ (not self.sure[f]) for f, at in self.facts.items() if f in self.sure]
         stated = [at ^ (not self.truths[f]) for f, at in self.facts.items() if f in self.truths]
         return [*labels, *self.selectors.values(), *stated]
@@ -315,10 +315,10 @@ class _Contradictions:
         number = literal >> 1
         return number < len(self.solver.model) and self.solver.model[number]
 
-    # --- what is given ---
+    # --- given facts ---
 
     def _over_conditions(self, clause: Clause) -> Cells:
-        """The cells of a clause in which quantified formulas of given facts are facts."""
+        """The cells of a clause, with quantified formulas of given facts replaced by atoms."""
         learned = set(self.learned)
 
         def visit(node: c.Core, below: list[c.Core]) -> c.Core:
@@ -334,7 +334,7 @@ class _Contradictions:
         return clause_cells(clause, body, replace(self.tables, predicates=tables))
 
     def _condition(self, node: c.Quantifier) -> c.Atom:
-        """An atom in place of a formula of given facts."""
+        """The atom that replaces a formula of given facts."""
         name = next((n for n, known in self.conditions.items() if known == node), None)
         axes = sorted(free_axes(node), key=lambda axis: axis.name)
         if name is None:
@@ -351,7 +351,7 @@ class _Contradictions:
     # --- the contradiction ---
 
     def _reduced(self) -> Contradiction:
-        """What is needed of the assumptions that failed."""
+        """Reduce the assumptions that failed to a contradiction."""
         order = {literal: place for place, literal in enumerate(self._assumptions())}
         core = sorted(self.solver.core, key=order.__getitem__)
         needed = set(irreducible(core, lambda some: self.solver.solve(some, _EFFORT) is False))

@@ -1,4 +1,4 @@
-"""Which labels are probably wrong, and what speaks against them."""
+"""Labels that are probably wrong, and the evidence against them."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from fotltn.posterior.posterior import Posterior
 from fotltn.posterior.structure import Structure
 from fotltn.syntax.notebook import bar, table
 
-#: A label that says the opposite of what is true less often than this is certain.
+#: A label is certain if it is wrong with a smaller probability than this.
 _CERTAIN = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class Doubt(Record):
-    """A label, and how probable it is that it is wrong.
+    """A label, and the probability that it is wrong.
 
     Args:
         text: the labelled fact.
@@ -35,10 +35,10 @@ class Doubt(Record):
         trace: the number of its trace.
         arguments: the numbers of its entities.
         time: its time; None if it is static.
-        says: what the label says.
-        wrong: the probability that it is wrong, by all labels and axioms.
-        others: the same without the label itself, by all others; None for a label that is taken to
-            be certain, since then no sampled world contradicts it.
+        says: the truth that the label states.
+        wrong: the probability that the label is wrong, given all labels and axioms.
+        others: the same probability without the label itself; None for a certain label, which no
+            sampled world contradicts.
     """
 
     text: str
@@ -60,11 +60,12 @@ class Doubt(Record):
 class Doubts(Sequence[Doubt]):
     """All labels, the most doubtful first.
 
-    Those with the same probability of being wrong are in the order of what others say of them.
+    Use it to find labels to check. Labels with the same probability are sorted by their probability
+    without the label itself.
 
     Attributes:
         wrong: the probability that each label is wrong, in that order.
-        others: the same without the label itself; NaN for labels that are certain.
+        others: the same probability without the label itself; NaN for certain labels.
     """
 
     def __init__(self, posterior: Posterior, labels: Labels, said: Structure | None) -> None:
@@ -123,7 +124,7 @@ class Doubts(Sequence[Doubt]):
         return list(self._names)
 
     def places(self, predicate: str | None = None) -> Tensor:
-        """The places of all labels in this order, or of those of a predicate."""
+        """The places of all labels in this order, or of the labels of a predicate."""
         if predicate is None:
             return torch.arange(len(self))
         which = self._names.index(predicate)
@@ -134,33 +135,33 @@ class Doubts(Sequence[Doubt]):
         """The probabilities that labels of a predicate are wrong, in the order of the labels.
 
         Raises:
-            DataError: it has no labels.
+            DataError: the predicate has no labels.
         """
         if predicate not in self._by_name:
             raise DataError(f"'{predicate}' has no labels; {name_hint(predicate, self._by_name)}")
         return self._by_name[predicate]
 
     def flagged(self, threshold: float = 0.5) -> list[Doubt]:
-        """The labels that are wrong with a higher probability than the threshold."""
+        """The labels whose probability of being wrong is above the threshold."""
         return self[: int((self.wrong > threshold).sum())]
 
     def expected(self) -> float:
-        """How many labels are expected to be wrong."""
+        """The expected number of wrong labels."""
         return float(self.wrong.sum())
 
     def against(self, doubt: Doubt, *, worlds: int = 8) -> Objections:
-        """What speaks against a label: axioms, other labels, and what came before and after."""
+        """The evidence against a label: axioms, other labels, and labels before and after."""
         return self.all_against([doubt], worlds=worlds)[0]
 
     def all_against(self, some: Sequence[Doubt], *, worlds: int = 8) -> list[Objections]:
-        """What speaks against each of some labels, in the sampled worlds that contradict it.
+        """The evidence against each of some labels, from sampled worlds that contradict it.
 
         Args:
             some: the labels.
-            worlds: how many worlds are looked at, the most probable first.
+            worlds: the most worlds to look at, the most probable first.
 
         Raises:
-            DataError: it is not known what the theory says.
+            DataError: the clauses of the theory are not known.
         """
         if self._said is None:
             raise DataError(
@@ -172,7 +173,7 @@ class Doubts(Sequence[Doubt]):
         return objections(self._posterior, self._said, self._labels, cells, worlds)
 
     def rows(self, top: int = 20) -> list[dict[str, object]]:
-        """The most doubtful labels with what speaks against them, as a table or JSON can hold it.
+        """The most doubtful labels with the evidence against them, for a table or JSON.
 
         Raises:
             DataError: the number is negative.
@@ -197,13 +198,13 @@ class Doubts(Sequence[Doubt]):
 
 
 def _without(evidence: LabelEvidence, name: str, says: Tensor, wrong: Tensor) -> Tensor:
-    """The probability that labels are wrong if each is left out; NaN for those that are certain.
+    """The probability that each label is wrong without that label; NaN for certain labels.
 
-    A label multiplies the odds of its fact by a number that is known. So it is left out exactly by
-    dividing by that number: all else stays.
+    A label multiplies the odds of its fact by a known number. Division by that number leaves the
+    label out exactly.
     """
     speaks = evidence.by_label(name).cpu()
-    ratio = torch.where(says, speaks, -speaks).exp()  # how much likelier it is if it is right
+    ratio = torch.where(says, speaks, -speaks).exp()  # P(label if right) / P(label if wrong)
     odds = wrong * ratio
     left = odds / (odds + (1 - wrong)).clamp_min(1e-300)
     return torch.where(ratio > 1 / _CERTAIN, math.nan, left)
@@ -213,12 +214,13 @@ def doubts(posterior: Posterior, labels: Labels, *, said: Structure | None = Non
     """Every label with the probability that it is wrong, the most doubtful first.
 
     Args:
-        posterior: sampled with these labels.
+        posterior: a posterior, sampled with these labels.
         labels: the labels.
-        said: what the theory says (`statements`); by default, what was sampled by.
+        said: the definitions and clauses of the theory (`statements`); by default, those of the
+            posterior.
 
     Raises:
-        DataError: labels are not of what was sampled.
+        DataError: a label lies outside the sampled worlds.
     """
     for name, index in labels.index.items():
         if not index.shape[1]:

@@ -1,4 +1,4 @@
-"""What labels say, and how far they are to be trusted, which may be learned."""
+"""Evidence from labels, with rates of wrong labels that may be learned."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from torch import Tensor
 from fotltn.grounding.labels import Labels
 from fotltn.posterior.rows import at_index
 
-#: A probability is at least this, so that a logarithm is a number.
+#: The least probability, so that its logarithm is finite.
 _LEAST = 1e-12
 
-#: What is believed of noise before labels are seen, and how many labels that is worth.
+#: The prior rate of wrong labels, and its strength as a number of labels.
 _NOISE, _NOISE_WEIGHT = 0.1, 10.0
 
-#: And how many labels of a predicate it is worth that its noise is that of all predicates.
+#: The strength, in labels, that draws the rates of a predicate to those of all predicates.
 _POOLED = 40.0
 
-#: Labels that are wrong more often than this would say the opposite of what is true.
+#: The greatest rate: labels that are wrong more often would state the opposite of the truth.
 _MOST_NOISE = 0.49
 
 
 class NoiseRates(NamedTuple):
-    """How probable it is that a label is wrong: of a true fact, and of a false one."""
+    """The probability that a label is wrong, for true facts and for false facts."""
 
     missed: float
     invented: float
@@ -34,13 +34,13 @@ class NoiseRates(NamedTuple):
 
 @dataclass(slots=True)
 class LabelEvidence:
-    """Labels, and how far they are to be trusted.
+    """Labels, with the rates at which they are wrong.
 
     Args:
         labels: the labels.
-        rates: for each predicate how often they are wrong.
+        rates: the rates of wrong labels, by predicate.
         learned: the predicates whose rates are learned.
-        logits: what networks say of cells, as logarithms of odds, by predicate.
+        logits: the output of networks for cells, as log-odds, by predicate.
     """
 
     labels: Labels
@@ -50,16 +50,16 @@ class LabelEvidence:
 
     @property
     def by_part(self) -> Sequence[LabelEvidence]:
-        """That of each part of the traces, which learn apart from each other."""
+        """The evidence of each part of the traces; parts learn separately."""
         return (self,)
 
     @property
     def parts(self) -> int:
-        """How many parts there are, each of as many traces."""
+        """The number of parts, which have equally many traces."""
         return len(self.by_part)
 
     def odds(self, name: str, shape: Sequence[int], device: torch.device) -> Tensor:
-        """The logarithms of the odds of all cells of a predicate."""
+        """The log-odds of all cells of a predicate."""
         table = torch.zeros(*shape, dtype=torch.float64, device=device)
         if name in self.labels.index and self.labels.truth[name].numel():
             index = tuple(self.labels.index[name].to(device))
@@ -69,7 +69,7 @@ class LabelEvidence:
         return table
 
     def by_label(self, name: str) -> Tensor:
-        """The logarithm of the odds that each label of a predicate gives."""
+        """The log-odds from each label of a predicate."""
         degree = self.labels.truth[name].to(torch.float64)
         missed, invented = self.rates[name]
         if_true = degree * (1 - missed) + (1 - degree) * missed
@@ -77,12 +77,12 @@ class LabelEvidence:
         return if_true.clamp_min(_LEAST).log() - if_false.clamp_min(_LEAST).log()
 
     def learn(self, worlds: Mapping[str, Tensor], share: float) -> None:
-        """Move learned rates towards those of the labels in these worlds.
+        """Move learned rates towards the rates of wrong labels in these worlds.
 
-        Those of a predicate with few labels are drawn to those of all predicates.
+        The rates of a predicate with few labels are drawn to the rates of all predicates.
         """
         names = [n for n in sorted(self.learned) if self.labels.truth[n].numel()]
-        counts = {name: self._counts(name, worlds) for name in names}  # sums need an order
+        counts = {name: self._counts(name, worlds) for name in names}  # sorted, for the sum
         if not counts:
             return
         total = torch.stack([*counts.values()]).sum(0)
@@ -90,11 +90,11 @@ class LabelEvidence:
         for name, count in counts.items():
             old = torch.tensor(self.rates[name], dtype=torch.float64)
             target = _share(count, usual, _POOLED)
-            new = (old + share * (target - old)).maximum(target / 2)  # which is never 0
+            new = (old + share * (target - old)).maximum(target / 2)  # a target is never 0
             self.rates[name] = NoiseRates(*new.clamp_max(_MOST_NOISE).tolist())
 
     def _counts(self, name: str, worlds: Mapping[str, Tensor]) -> Tensor:
-        """How many labels are wrong, and how many there are: of true facts, and of false ones."""
+        """Count wrong labels, and all labels; each for true facts and for false ones."""
         truth = at_index(worlds[name], *self.labels.index[name].to(worlds[name].device))
         truth = truth.to(torch.float64).mean(0).cpu()
         says = self.labels.truth[name].to(torch.float64).cpu()
@@ -104,21 +104,21 @@ class LabelEvidence:
 
 @dataclass(slots=True)
 class EvidenceByPart(LabelEvidence):
-    """That of parts, whose traces follow each other; each learns rates of its own.
+    """The evidence of several parts, whose traces follow each other; each part learns its rates.
 
     Args:
-        each: the evidence of each part, whose traces are counted from 0.
+        each: the evidence of each part, with traces counted from 0.
     """
 
     each: Sequence[LabelEvidence] = ()
 
     @property
     def by_part(self) -> Sequence[LabelEvidence]:
-        """That of each part."""
+        """The evidence of each part."""
         return self.each
 
     def odds(self, name: str, shape: Sequence[int], device: torch.device) -> Tensor:
-        """The logarithms of the odds of all cells of a predicate."""
+        """The log-odds of all cells of a predicate."""
         size = (shape[0] // len(self.each), *shape[1:])
         return torch.cat([one.odds(name, size, device) for one in self.each])
 
@@ -134,5 +134,5 @@ class EvidenceByPart(LabelEvidence):
 
 
 def _share(count: Tensor, usual: Tensor, weight: float) -> Tensor:
-    """Rates by how many labels are wrong of how many, drawn to others that are worth as many."""
+    """Rates from counts of wrong labels and of all, drawn to usual rates with a weight."""
     return (weight * usual + count[0]) / (weight + count[1])

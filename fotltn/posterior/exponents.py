@@ -1,8 +1,9 @@
-"""How far networks are trusted: the exponent of what they say, learned from labels.
+"""Exponents, learned from labels: how far the logits of networks are trusted.
 
-Let `s` be the sum over the cells of a predicate, in a world, of what networks say of those that are
-true. A world is more likely by `exp(κ s)`. The likelihood of all labels, given the features, has a
-logarithm with the slope `E[s]` with labels, less `E[s]` without. Blind worlds tell the latter.
+For a predicate and a world, let `s` be the sum of the logits of networks over the true cells. The
+exponent κ makes the world more likely by the factor `exp(κ s)`. The log-likelihood of the labels,
+given the features, has the slope `E[s]` with labels, minus `E[s]` without labels. The latter comes
+from blind worlds.
 """
 
 from __future__ import annotations
@@ -14,22 +15,22 @@ from torch import Tensor
 
 from fotltn.posterior.sampler import Sampler
 
-#: What is believed of an exponent before labels are seen, and how much that weighs.
+#: The prior mean of an exponent, and its weight.
 USUAL_EXPONENT, _WEIGHT = 0.5, 4.0
 
-#: The greatest exponent: networks that say too little are trusted up to this.
+#: The greatest exponent; above 1, it makes up for networks that are too unsure.
 MOST_EXPONENT = 2.0
 
 
 class Exponents:
-    """Exponents of what networks say, by predicate.
+    """The exponents of networks, by predicate.
 
     Attributes:
         values: the exponents.
     """
 
     def __init__(self, values: Mapping[str, float]) -> None:
-        """Begin at some values."""
+        """Start from some values."""
         self.values = dict(values)
 
     def learn(
@@ -39,8 +40,8 @@ class Exponents:
 
         Args:
             sampler: the worlds with labels.
-            blind: those without.
-            scores: what networks say of cells, by predicate.
+            blind: the worlds without labels.
+            scores: the logits of networks for cells, by predicate.
             share: how far to move.
         """
         for name, score in scores.items():

@@ -1,4 +1,4 @@
-"""Single bindings of what a theory says, by name: for objections and contradictions."""
+"""Clauses at single bindings, with names of entities, for objections and contradictions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fotltn.semantics.tables import Tables
 
 
 def definition_clauses(plan: Structure, tables: Tables) -> dict[str, Clause]:
-    """What is defined as hard clauses, named after the axioms that say it."""
+    """Definitions as hard clauses, named after the axioms that state them."""
     clauses = {}
     for name, definition in plan.definitions.items():
         clause = stated(definition, tables.signature.predicates[name].static)
@@ -32,7 +32,7 @@ def definition_clauses(plan: Structure, tables: Tables) -> dict[str, Clause]:
 
 
 def defined(definition: Definition, row_truth: RowTruth, worlds: Mapping[str, Tensor]) -> Tensor:
-    """The table of a defined predicate in some worlds, which have tables of all that it uses."""
+    """Compute the table of a defined predicate in some worlds from their other tables."""
     rows, shape = all_rows(row_truth.tables, definition.axes), worlds[definition.name].shape
     truth = row_truth.truth(nnf(definition.formula), rows, worlds)
     full = truth.expand(shape[0], len(rows), row_truth.tables.horizon)
@@ -40,7 +40,7 @@ def defined(definition: Definition, row_truth: RowTruth, worlds: Mapping[str, Te
 
 
 def clause_cells(clause: Clause, body: c.Formula, tables: Tables) -> Cells:
-    """The cells of a clause, with a body that says the same."""
+    """The cells of a clause, with an equivalent body."""
     always = c.Aggregate(True, body, c.Window(), past=False)
     layers: tuple[c.Quantifier | c.Aggregate, ...] = (always,)
     if clause.axes:
@@ -49,7 +49,7 @@ def clause_cells(clause: Clause, body: c.Formula, tables: Tables) -> Cells:
 
 
 def atom_text(tables: Tables, name: str, trace: int, arguments: Sequence[int]) -> str:
-    """An atom with its entities named."""
+    """An atom with the names of its entities."""
     sorts = tables.signature.predicates[name].sorts
     names = [tables.names.called(s, trace, n) for s, n in zip(sorts, arguments, strict=True)]
     return f"{name}({', '.join(names)})" if names else name

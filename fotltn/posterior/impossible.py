@@ -1,4 +1,4 @@
-"""What cannot stand together, and the error that says so."""
+"""Contradictions of axioms and facts, and the error that reports them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fotltn.format import degree
 
 T = TypeVar("T")
 
-#: So many parts of a contradiction are told in a message.
+#: A message names so many parts of a contradiction at most.
 _TOLD = 12
 
 
@@ -24,7 +24,7 @@ class AxiomAtOdds(Record):
         axiom: its name.
         binding: the names of entities by variable.
         trace: the name of the trace.
-        time: when.
+        time: the time point.
     """
 
     axiom: str
@@ -33,22 +33,22 @@ class AxiomAtOdds(Record):
     time: int
 
     def __str__(self) -> str:
-        """The axiom and where it is."""
+        """The axiom, its binding and its time point."""
         where = "".join(f"{variable} = {name}, " for variable, name in self.binding.items())
         return f"{self.axiom} at {where}time {self.time}"
 
 
 @dataclass(frozen=True, slots=True)
 class FactAtOdds(Record):
-    """A fact that is given, or that a label states which is taken to be certain.
+    """A given fact, or a fact with a certain label.
 
     Args:
         text: the fact, or a formula of given facts.
-        predicate: the predicate of a label, or None.
+        predicate: the predicate of a label; None for a given fact.
         trace: the name of the trace.
-        time: when; None if it is static.
-        truth: its truth.
-        binding: of a formula's variables, the names of entities.
+        time: the time point; None for a static fact.
+        truth: whether it is true.
+        binding: the names of entities by variable, for a formula.
     """
 
     text: str
@@ -69,13 +69,13 @@ class FactAtOdds(Record):
 
 @dataclass(frozen=True, slots=True)
 class Contradiction(Record):
-    """Axioms and facts that no world has all of; without any one of them, some world would.
+    """Axioms and facts that contradict each other; without any one of them, a world is possible.
 
     Args:
-        axioms: where which axioms matter.
-        labels: labels that are taken to be certain.
-        facts: what is given.
-        traces: whether there are several traces, so that theirs is told.
+        axioms: the axioms, with bindings and time points.
+        labels: the labels, which are certain.
+        facts: the given facts.
+        traces: whether there are several traces, so that messages name the trace.
     """
 
     axioms: tuple[AxiomAtOdds, ...]
@@ -92,7 +92,7 @@ class Contradiction(Record):
 
     @property
     def message(self) -> str:
-        """What cannot stand together, in a sentence."""
+        """The contradiction in a sentence."""
         parts = [str(one) for one in (*self.axioms, *self.labels, *self.facts)]
         more = [f"… {len(parts) - _TOLD} more"] if len(parts) > _TOLD else []
         where = f" in trace '{self.axioms[0].trace}'" if self.traces and self.axioms else ""
@@ -100,47 +100,45 @@ class Contradiction(Record):
 
     @property
     def way_out(self) -> str:
-        """What would make a world possible."""
+        """Changes that would make a world possible."""
         one = "make" if len(self.names) == 1 else "make one of"
         ways = [f"{one} {listing(self.names)} soft"]
         if self.labels:
             predicates = listing(dict.fromkeys(str(label.predicate) for label in self.labels))
-            ways.append(
-                f"let labels of {predicates} be wrong at times, by a rate above 0, or correct one"
-            )
+            ways.append(f"give labels of {predicates} a rate of errors above 0, or correct one")
         if self.facts:
-            ways.append("correct what is given")
+            ways.append("correct a given fact")
         return "; or ".join(ways)
 
 
 class NoWorldError(DataError):
-    """No world obeys all hard axioms, or none was found.
+    """No world obeys all hard axioms, or the search found none.
 
     Attributes:
-        contradiction: what cannot stand together, if that is known.
+        contradiction: the axioms and facts that contradict each other, if known.
     """
 
     contradiction: Contradiction | None = None
 
     @classmethod
     def because(cls, contradiction: Contradiction) -> NoWorldError:
-        """The error that tells a contradiction."""
+        """Return the error that reports a contradiction."""
         error = cls(Diagnostic(contradiction.message, hint=contradiction.way_out))
         error.contradiction = contradiction
         return error
 
 
 def irreducible(items: Sequence[T], contradict: Callable[[list[T]], bool]) -> list[T]:
-    """Items that contradict each other, none of which can be left out.
+    """Reduce items that contradict each other until none can be left out.
 
     Args:
-        items: items that do.
-        contradict: whether some of them do.
+        items: items that contradict each other.
+        contradict: whether some of the items contradict each other.
     """
     needed: list[T] = []
     rest = list(items)
     while rest:
-        # The shortest beginning that contradicts what is needed ends with one that is needed.
+        # The shortest beginning that contradicts the needed items ends with a needed one.
         low, high = 0, len(rest)
         while low < high:
             middle = (low + high) // 2

@@ -1,4 +1,4 @@
-"""What can be sampled from: all that is wrong with the input is said before anything is drawn."""
+"""Checks of the input, before anything is drawn."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from fotltn.semantics.tables import Tables
 
 
 def check_input(problem: Problem) -> None:
-    """Refuse what cannot be sampled from.
+    """Refuse a problem that cannot be sampled.
 
     Raises:
-        DataError: with what is wrong, and where.
+        DataError: the problem has an error; the message says which, and where.
     """
     tables, labels, rates = problem.tables, problem.labels, problem.rates
     _names(problem)
@@ -44,7 +44,7 @@ def check_input(problem: Problem) -> None:
         if tuple(table.shape) != shape:
             raise DataError(f"the logits of '{name}' have shape {tuple(table.shape)}, not {shape}")
         if not bool(table.isfinite().all()):
-            raise DataError(f"the logits of '{name}' must be numbers, but one is none")
+            raise DataError(f"the logits of '{name}' must be finite numbers")
 
 
 def _names(problem: Problem) -> None:
@@ -60,7 +60,7 @@ def _names(problem: Problem) -> None:
             hint = did_you_mean(name, known) or "declare it in the theory"
             raise DataError(f"the theory has no predicate '{name}'; {hint}")
         if learned.count(name) > 1:
-            raise DataError(f"'{name}' is to be learned twice")
+            raise DataError(f"'{name}' is listed twice among the learned predicates")
     for what, names in options.items():
         for name in names:
             if name not in known:
@@ -80,7 +80,7 @@ def _sampling(sampling: Sampling) -> None:
 
 
 def _weights(problem: Problem) -> None:
-    """Axioms whose weights are to be learned are soft, and begin at some weight."""
+    """Check that axioms with learned weights are soft, and have a weight above 0."""
     chosen = problem.sampling.weights
     axioms = {axiom.name: axiom for axiom in problem.theory.axioms}
     for name in () if isinstance(chosen, str) else chosen:
@@ -90,7 +90,7 @@ def _weights(problem: Problem) -> None:
         if axioms[name].hard:
             raise DataError(f"weights: '{name}' is hard, and only soft axioms have a weight")
         if not axioms[name].weight:
-            raise DataError(f"weights: that of '{name}' is 0, which leaves the axiom out")
+            raise DataError(f"weights: '{name}' has the weight 0, so it has no effect")
 
 
 def _rates(name: str, rate: NoiseRates | None) -> None:
@@ -105,7 +105,7 @@ def _rates(name: str, rate: NoiseRates | None) -> None:
 
 
 def _given(theory: CheckedTheory, tables: Tables, learned: Sequence[str]) -> None:
-    """What is given has a table of 0 and 1, unless nothing uses it; what is learned has none."""
+    """Check that given predicates in use have tables of 0 and 1, and learned ones have none."""
     used = {name for axiom in theory.axioms for name in predicates_in(axiom.formula)}
     for name in theory.signature.predicates:
         if name in learned:
@@ -122,8 +122,8 @@ def _given(theory: CheckedTheory, tables: Tables, learned: Sequence[str]) -> Non
         odd = (values != 0) & (values != 1)
         if bool(odd.any()):
             raise DataError(
-                f"'{name}' is given with the degree {values[odd][0].item():g}, but in a world all "
-                "is true or false; learn it, or round it"
+                f"'{name}' is given with the degree {values[odd][0].item():g}, but facts of worlds "
+                "are true or false; learn it, or round it"
             )
 
 
@@ -161,7 +161,7 @@ def _labels(name: str, labels: Labels, tables: Tables) -> None:
 
 
 def _at_odds(name: str, labels: Labels, tables: Tables, rate: NoiseRates | None) -> None:
-    """Refuse two labels of one fact that say the opposite, and neither of which may be wrong."""
+    """Refuse two labels that contradict each other if the rates say that no label is wrong."""
     if rate is None or rate.missed or rate.invented or not labels.truth[name].numel():
         return
     index, truth = labels.index[name].cpu(), labels.truth[name].cpu()
@@ -174,7 +174,7 @@ def _at_odds(name: str, labels: Labels, tables: Tables, rate: NoiseRates | None)
         when = "" if static else f"@{time}"
         where = f" of trace '{tables.names.trace(trace)}'" if tables.batch > 1 else ""
         raise DataError(
-            f"labels say of {atom_text(tables, name, trace, arguments)}{when}{where} that it is "
-            "true, and that it is false, and none of them may be wrong; leave one out, or give "
-            "rates above 0"
+            f"labels say that {atom_text(tables, name, trace, arguments)}{when}{where} is true, "
+            "and that it is false, but the rates say that no label is wrong; leave one out, or "
+            "give rates above 0"
         )

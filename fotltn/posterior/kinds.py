@@ -1,7 +1,7 @@
-"""Kinds of tracks: what moves together, what it obeys by itself, and what ties it to others.
+"""Kinds of tracks: bits that move together, their automata, and their ties to other tracks.
 
-A track is all that is learned of one tuple of arguments, over all of time. What axioms and
-definitions say of one track alone becomes automata; the rest are factors between tracks.
+A track is everything learned about one tuple of arguments, over all time points. Axioms and
+definitions about a single track become automata; other axioms become factors between tracks.
 """
 
 from __future__ import annotations
@@ -42,24 +42,24 @@ from fotltn.posterior.rows import atoms_of
 from fotltn.semantics.tables import Tables
 from fotltn.tree import children, postorder, rebuilt, transform
 
-#: The most patterns of a window that are told apart.
+#: The most patterns of a window.
 MOST_PATTERNS = 256
 
-#: The most entities that are named one by one, where that is not necessary.
+#: The most entities that replace a quantifier, if that is not necessary.
 _MOST_NAMED = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """What ties tracks to others.
+    """A factor, which ties tracks to others.
 
     Args:
-        axiom: the axiom that says so, or the predicate whose labels it is about.
+        axiom: its axiom; or the defined predicate whose labels are its evidence.
         axes: its variables.
-        formula: in normal form; of a defined predicate, what it is.
-        weight: what a cell costs at which the formula is false; None if none may be.
-        labelled: the atom whose labels are evidence of the formula.
-        span: how far it sees; None if windows cannot hold it, so that draws are tested by it.
+        formula: its formula, in normal form; for labels, the definition of the predicate.
+        weight: the cost of a cell in which the formula is false; None for a hard axiom.
+        labelled: the atom whose labels are evidence about the formula.
+        span: the time points that it sees; None if no window holds them, so that it tests draws.
     """
 
     axiom: str
@@ -72,21 +72,21 @@ class Factor:
 
 @dataclass(frozen=True, slots=True)
 class TrackKind:
-    """Tracks that are drawn alike.
+    """A kind of track: tracks that are drawn alike.
 
     Args:
-        moving: their bits: first those that are free, then what is defined, then helping ones.
-        axes: the variables that stand for their arguments.
-        free: how many bits are free.
-        helping: what each helping bit is, by its name.
-        soft: the bits whose falsehood costs something, with the cost by axiom.
-        pointwise: what is said of one point, whose falsehood costs something: axiom, formula, cost.
+        moving: the bits: first free ones, then defined ones, then helping ones.
+        axes: the variables that stand for the arguments of a track.
+        free: the number of free bits.
+        helping: the formula of each helping bit, by its name.
+        soft: the bits that cost something where they are false, with the cost by axiom.
+        pointwise: soft axioms that see one time point: axiom, formula, cost.
         conditions: formulas over the axes that automata read.
-        parts: the automata, with the axioms that they are of.
+        parts: the automata, with the names of their axioms.
         product: all automata in one.
-        shape: what that is made of.
-        factors: what ties tracks to others.
-        windows: for each factor with a span the window of the product, its static bits and bits.
+        shape: the bits, windows and conditions of the product.
+        factors: the factors that tie tracks to others.
+        windows: for each factor, the window of the product and its bits; None without a span.
     """
 
     moving: Moving
@@ -105,14 +105,14 @@ class TrackKind:
 
 @dataclass(slots=True)
 class KindCompiler:
-    """Makes a kind.
+    """Makes kinds of tracks.
 
     Args:
-        tables: what is given.
-        clauses: what axioms say, but for what holds by definition.
-        definitions: what is defined, each after those that it uses.
+        tables: the given facts.
+        clauses: the clauses of axioms that are not definitions.
+        definitions: the definitions, each after those that it uses.
         labelled: the predicates that have labels.
-        seen: which values conditions have at once, as bits; of those over some axes.
+        seen: computes the joint values, as bits, that conditions over some axes can have.
         learned: the predicates that are not given.
     """
 
@@ -125,7 +125,7 @@ class KindCompiler:
     _machines: dict[tuple[c.Formula, int], MinimalAutomaton] = field(default_factory=dict)
 
     def kind(self, sorts: tuple[str, ...], free: Sequence[Bit], name: str) -> TrackKind:
-        """The kind of tracks with some free bits.
+        """Make the kind of tracks with some free bits.
 
         Raises:
             LimitError: there are too many states.
@@ -133,14 +133,14 @@ class KindCompiler:
         return _Compilation(self, sorts, free, name).run()
 
     def machine(self, formula: c.Formula, letters: int) -> MinimalAutomaton:
-        """The automaton of a formula, made once."""
+        """The automaton of a formula, which is made once."""
         key = (formula, letters)
         if key not in self._machines:
             self._machines[key] = machine(formula, letters)
         return self._machines[key]
 
     def is_static(self, name: str) -> bool:
-        """Whether a predicate does not change."""
+        """Whether a predicate is static."""
         return self.tables.signature.predicates[name].static
 
 
@@ -173,10 +173,10 @@ class _Compilation:
         parts = [(name, self._part(formula, bits)) for name, formula in self.local]
         return self._product(parts)
 
-    # --- what is defined ---
+    # --- definitions ---
 
     def _definitions(self) -> dict[str, Definition]:
-        """Adds bits for what is defined of one track alone; the rest is to be written out."""
+        """Add bits for definitions within one track; return the definitions to write out."""
         expanded: dict[str, Definition] = {}
         for name, definition in self.theory.definitions.items():
             static = self.theory.is_static(name)
@@ -196,7 +196,7 @@ class _Compilation:
         return expanded
 
     def _written(self, formula: c.Formula, expanded: Mapping[str, Definition]) -> c.Formula:
-        """A formula of what is not to be written out, in which tracks have numbers."""
+        """Write definitions out, and replace names of entities by numbers."""
         plain = written_in(formula, expanded, self.theory.is_static)
         return numbered(plain, self.moving.names, self.theory.tables)
 
@@ -234,14 +234,13 @@ class _Compilation:
             local = None
         if local is not None:
             self.local.append((clause.axiom, local))
-        else:
-            factor = Factor(clause.axiom, clause.axes, clause.body, clause.cost, None, None)
-            self.factors.append(factor)
+            return
+        self.factors.append(Factor(clause.axiom, clause.axes, clause.body, clause.cost, None, None))
 
     def _grounded(
         self, axes: tuple[c.Axis, ...], body: c.Formula
     ) -> list[tuple[tuple[c.Axis, ...], c.Formula]]:
-        """A clause with entities in the places where bits have them."""
+        """Put entities into a clause where the arguments of bits are entities."""
         fixed = {
             (bit.predicate, place)
             for bit in self.moving.bits
@@ -251,25 +250,20 @@ class _Compilation:
         if not fixed:
             return [(axes, body)]
 
-        def places(formula: c.Formula) -> set[c.Axis]:
-            return {
-                term.axis
-                for node in postorder(formula)
-                if isinstance(node, c.Atom)
-                for place, term in enumerate(node.args)
-                if (node.predicate, place) in fixed and isinstance(term, c.Variable)
-            }
+        tables = self.theory.tables
+        wanted = {
+            term.axis
+            for node in postorder(body)
+            if isinstance(node, c.Atom)
+            for place, term in enumerate(node.args)
+            if (node.predicate, place) in fixed and isinstance(term, c.Variable)
+        }
 
-        wanted, tables = places(body), self.theory.tables
+        def named(axis: c.Axis, inner: c.Formula) -> bool:
+            """Whether entities must, or can, replace the variable of an axis."""
+            return axis in wanted or self._can_name(axis, inner)
 
-        def small(axis: c.Axis, inner: c.Formula) -> bool:
-            """Whether an entity has to be named, or can be: one track has all that moves."""
-            if axis in wanted:
-                return True
-            few = not self.sorts and tables.full_size(axis) <= _MOST_NAMED
-            return few and self.moving.inside(inner)
-
-        body = spelled_out(body, small, tables)
+        body = spelled_out(body, named, tables)
         results = [(axes, body)]
         for axis in axes:
             if axis in wanted:
@@ -281,7 +275,7 @@ class _Compilation:
         return [(names, settled(part)) for names, part in results]
 
     def _terms(self, body: c.Formula) -> tuple[c.Axis, ...] | None:
-        """The variables of the only track that a formula is about; None if there is none."""
+        """The variables of the track, if a formula is about a single track; otherwise None."""
         tuples = set()
         for node in postorder(body):
             if isinstance(node, c.Atom) and node.predicate in self.moving.names:
@@ -297,18 +291,27 @@ class _Compilation:
         return axes if len(set(axes)) == len(axes) else None
 
     def _localised(self, axes: tuple[c.Axis, ...], body: c.Formula) -> c.Formula | None:
-        """A clause of one track alone, over the axes of the kind; None if it is about more."""
+        """A clause about a single track, over the axes of the kind; None if it is about more."""
         terms = self._terms(body)
         if terms is None or not set(terms) <= set(axes) | free_axes(body):
             return None
         others = tuple(a for a in axes if a not in terms)
         inner = transform(pushed_in(others, body, self._is_bit), self._inwards)
-        for node in postorder(inner):
-            if isinstance(node, c.Quantifier) and self.moving.inside(node):
-                return None
-        if not free_axes(inner) <= set(terms):
+        if self._quantified(inner):
+            inner = settled(spelled_out(inner, self._can_name, self.theory.tables))
+        if self._quantified(inner) or not free_axes(inner) <= set(terms):
             return None
         return self._renamed(inner, terms)
+
+    def _quantified(self, formula: c.Formula) -> bool:
+        """Whether bits stand beneath a quantifier."""
+        nodes = postorder(formula)
+        return any(isinstance(node, c.Quantifier) and self.moving.inside(node) for node in nodes)
+
+    def _can_name(self, axis: c.Axis, inner: c.Formula) -> bool:
+        """Whether the entities of an axis are few, and one track has every bit of a trace."""
+        few = not self.sorts and self.theory.tables.full_size(axis) <= _MOST_NAMED
+        return few and self.moving.inside(inner)
 
     def _is_bit(self, node: c.Core) -> bool:
         return isinstance(node, c.Atom) and node.predicate in self.moving.names
@@ -331,16 +334,15 @@ class _Compilation:
         return transform(formula, rule)
 
     def _helped(self, formula: c.Formula) -> int:
-        """The bit that is true where a formula about one track is, over the axes of the kind."""
+        """The bit that has the truth of a formula about one track, over the axes of the kind."""
         for name, known in self.helping.items():
             if known == formula:
                 return next(n for n, b in enumerate(self.moving.bits) if b.predicate == name)
         name = f"{self.name}·{len(self.helping)}"
         slots = tuple(Slot(n) for n in range(len(self.axes)))
         self.helping[name] = formula
-        self.moving = Moving(
-            (*self.moving.bits, Bit(name, slots, self.sorts, static=False)), self.sorts
-        )
+        bit = Bit(name, slots, self.sorts, static=False)
+        self.moving = Moving((*self.moving.bits, bit), self.sorts)
         atom = atom_of(name, self.axes)
         says = nnf(c.And(c.Implies(atom, formula), c.Implies(formula, atom)))
         self.local.append((name, says))
@@ -352,7 +354,7 @@ class _Compilation:
     # --- factors ---
 
     def _lifted(self, factor: Factor) -> Factor:
-        """A factor in which what is temporal and of one track is a helping bit."""
+        """Replace temporal formulas about one track in a factor by helping bits."""
         replaced: dict[c.Core, c.Formula] = {}
         stack: list[c.Core] = [factor.formula]
         while stack:
@@ -375,8 +377,7 @@ class _Compilation:
     def _with_span(self, factor: Factor) -> Factor:
         used = self._used(factor.formula)
         changing = [b for b in used if not self.moving.bits[b].static]
-        static = sum(bit.static for bit in self.moving.bits)
-        most, patterns = 0, 1 << static
+        most, patterns = 0, 1 << sum(bit.static for bit in self.moving.bits)
         while patterns << len(changing) <= MOST_PATTERNS and most < 64:
             patterns <<= max(1, len(changing))
             most += 1
@@ -384,7 +385,7 @@ class _Compilation:
         return replace(factor, span=span)
 
     def _readable(self, factor: Factor) -> bool:
-        """Whether all atoms of tracks have plain variables or entities as arguments."""
+        """Whether all atoms of tracks have only plain variables or entities as arguments."""
         return all(
             self.moving.bit(node) is not None
             and all(
@@ -421,7 +422,7 @@ class _Compilation:
         self, node: c.Formula, read: Callable[[int], c.Formula],
         condition: Callable[[c.Formula], c.Formula],
     ) -> c.Formula:  # fmt: skip
-        """A formula over letters: one for each bit, and for each of the largest conditions."""
+        """A formula over letters: one for each bit, and for each largest condition."""
 
         def visit(part: c.Formula) -> c.Formula:
             if is_edge(part):
@@ -484,7 +485,7 @@ class _Compilation:
         )  # fmt: skip
 
     def _contradiction(self, parts: list[tuple[str, Part]], shape: Shape) -> NoWorldError:
-        """The fewest axioms that no trace obeys together."""
+        """The error with a smallest set of axioms that no trace obeys together."""
 
         def contradict(some: list[tuple[str, Part]]) -> bool:
             try:
@@ -496,4 +497,4 @@ class _Compilation:
         said = [axiom for axiom, _ in irreducible(parts, contradict) if axiom not in self.helping]
         names = ", ".join(dict.fromkeys(said))
         hint = "make this axiom soft" if len(set(said)) == 1 else "make one of these axioms soft"
-        return NoWorldError(Diagnostic(f"no trace obeys {names}, with what is given", hint=hint))
+        return NoWorldError(Diagnostic(f"with the given facts, no trace obeys {names}", hint=hint))

@@ -1,7 +1,7 @@
-"""Symmetric relations: of each pair of entities one fact is drawn, and both ways follow from it.
+"""Symmetric relations: one fact is drawn for each pair of entities, and gives both directions.
 
-`forall x, y. G(R(x, y) -> R(y, x))` as a hard axiom ties two tracks so that neither can move alone.
-So another relation is drawn, which holds one way at most, and `R` is defined by it.
+The hard axiom `forall x, y. G(R(x, y) -> R(y, x))` ties two tracks, and neither can move alone.
+Instead, an auxiliary relation is drawn that holds in one direction at most, and it defines `R`.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from fotltn.syntax.parse import parse_formula
 
 
 def mirrored(problem: Problem) -> Problem:
-    """The same problem, in which symmetric relations are defined by what holds one way at most."""
+    """Return the problem with symmetric relations defined by auxiliary relations."""
     for axiom, name in _symmetric(problem):
         problem = _drawn_once(problem, axiom, name)
     return problem
 
 
 def _symmetric(problem: Problem) -> Iterator[tuple[CheckedAxiom, str]]:
-    """Hard axioms that say nothing but that a relation is symmetric, each with another relation."""
+    """The hard axioms that say only that a relation is symmetric, each with its relation."""
     hard = tuple(axiom for axiom in problem.theory.axioms if axiom.hard)
     loose = [n for n in problem.learned if n not in problem.define]
     defined = definitions_in(replace(problem.theory, axioms=hard), loose).by_name
@@ -43,7 +43,7 @@ def _symmetric(problem: Problem) -> Iterator[tuple[CheckedAxiom, str]]:
 
 
 def _turned(body: c.Formula) -> str | None:
-    """The relation that a clause says to hold the other way, too."""
+    """The relation that a clause says to be symmetric; None if it says anything else."""
     parts = (body.left, body.right) if isinstance(body, c.Or) else ()
     if_true = [part.arg for part in parts if isinstance(part, c.Not)]
     then = [part for part in parts if not isinstance(part, c.Not)]

@@ -1,4 +1,4 @@
-"""Moves all tracks of a kind, those that nothing ties to each other at once."""
+"""Moves of all tracks of a kind; tracks that are not tied to each other move at once."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from fotltn.posterior.spans import spans_of
 from fotltn.posterior.track_weights import Gain, Weights
 from fotltn.semantics.tables import within
 
-#: What it costs to break a hard axiom that ties tracks, as a logarithm.
+#: The cost of a broken cell of a hard axiom that ties tracks, as a logarithm.
 HARD = 60.0
 
-#: The share of tracks that move at once in a world whose hard ties have just become firm.
+#: The share of tracks that move in a world whose hard ties have just become firm.
 _LAZY = 0.25
 
 Worlds = dict[str, Tensor]
@@ -37,13 +37,13 @@ Worlds = dict[str, Tensor]
 
 @dataclass(slots=True, eq=False)
 class Coupling:
-    """A factor, on the tracks of one colour.
+    """A factor, restricted to the tracks of one colour.
 
     Args:
         factor: the factor.
-        cells: where it touches them, by points; of a factor by which draws are tested, rows alone.
-        place: the place of each cell's track among those of the colour.
-        window: the window of the product, and its bits; None if draws are tested by the factor.
+        cells: the cells in which it touches the tracks; only rows, if the factor tests draws.
+        place: the place of each cell's track among the tracks of the colour.
+        window: the window of the product, and its bits; None if the factor tests draws.
     """
 
     factor: Factor
@@ -61,19 +61,20 @@ class Colour:
 
 
 class Mover:
-    """Draws the tracks of a kind, given all else."""
+    """Draws the tracks of a kind, given all other facts."""
 
     def __init__(
         self, kind: TrackKind, row_truth: RowTruth, evidence: LabelEvidence, worlds: int,
         shared: Collection[tuple[str, ...]], tables: PriorTables, scales: Mapping[str, float],
     ) -> None:  # fmt: skip
-        """Find out which tracks can be drawn at once."""
-        self.scales = scales  # of the weights of axioms, as far as these are learned
+        """Find the tracks that can be drawn at once."""
+        self.scales = scales  # of learned weights of axioms
         self.kind, self.row_truth, self.evidence, self.worlds = kind, row_truth, evidence, worlds
         self.device = row_truth.tables.lengths.device
         self.rows = all_rows(row_truth.tables, kind.axes)
         self.lengths = row_truth.lengths(self.rows)
         self.symbols = torch.tensor(kind.shape.conditions, device=self.device)
+        self._static_bits = torch.tensor(kind.shape.static, dtype=torch.int64, device=self.device)
         fixed = [n for n, f in enumerate(kind.conditions) if not row_truth.varies(f)]
         stated = [n for n in fixed if predicates_in(kind.conditions[n])]
         members = groups(kind, static=False)
@@ -81,7 +82,7 @@ class Mover:
         free = choices(kind, members, alone, fixed)
         self.chain = Chain(kind.product, free.codes, self.device)
         self.letters = self.chain.letters
-        said: dict[str, list[tuple[str, c.Formula, float]]] = {"": []}  # those learned, by axiom
+        said: dict[str, list[tuple[str, c.Formula, float]]] = {"": []}  # "": not learned
         for one in kind.pointwise:
             said.setdefault(one[0] if one[0] in scales else "", []).append(one)
         self._worths = {
@@ -96,29 +97,29 @@ class Mover:
             kind, stated, shared, tables, free, self.chain, part, evidence.parts,
             late=self.spans is not None,
         )  # fmt: skip
-        self._first_case = (part * self.prior.conditions).unsqueeze(-1)  # of each track's part
+        self._first_case = (part * self.prior.conditions).unsqueeze(-1)  # of the track's part
         self._part = part
         self.contacts = Contacts(row_truth, kind.moving)
         self.colours = self._colours()
         self._weighed: dict[int, Tensor] = {}
-        self.firm = False  # whether hard ties count more than all that speaks for a track
+        self.firm = False  # whether hard ties outweigh all other evidence about a track
         self.lazy = False  # whether most tracks stay as they are
         self._force = torch.ones(self.tracks, dtype=torch.float64, device=self.device)
-        self.stale = True  # what is learned has changed since the last move
+        self.stale = True  # whether learned numbers have changed since the last move
 
     @property
     def tracks(self) -> int:
-        """How many there are."""
+        """The number of tracks."""
         return len(self.rows)
 
     @property
     def reads(self) -> frozenset[str]:
-        """The predicates by which tracks are more or less likely."""
+        """The predicates on which the density of tracks depends."""
         kind = self.kind
         return kind.moving.names | predicates_in(*kind.helping.values(), *kind.conditions)
 
     def _weigh_points(self) -> None:
-        """What letters are worth by soft axioms, and when tracks are drawn; weights may change."""
+        """Compute the worth of letters by soft axioms, and spans; again if weights change."""
         scaled = [self.scales.get(axiom, 1.0) * worth for axiom, worth in self._worths.items()]
         self._points = torch.stack(scaled).sum(0) if len(scaled) > 1 else scaled[0]
         self.spans = spans_of(
@@ -127,14 +128,14 @@ class Mover:
         )  # fmt: skip
 
     def _costs(self) -> dict[int, float]:
-        """What the falsehood of bits costs."""
+        """The costs of bits that are false."""
         return {
             bit: sum(cost * self.scales.get(axiom, 1.0) for axiom, cost in costs.items())
             for bit, costs in self.kind.soft.items()
         }
 
     def _drawn(self, worlds: Worlds) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """What the prior goes by: edges, conditions, where tracks are there, and static values."""
+        """The input of the prior: edges, conditions, presence of tracks, and static values."""
         bits = self.read(worlds, torch.arange(self.tracks, device=self.device))
         static = as_number(bits[:, :, 0], self.kind.shape.static)
         conditions = self._cases(worlds)
@@ -145,7 +146,7 @@ class Mover:
         return edges, self._weighed_by(conditions).permute(2, 1, 0), inside.T, static
 
     def _weighed_by(self, conditions: Tensor) -> Tensor:
-        """The conditions that edges are weighed by: by part, and apart where tracks begin late."""
+        """The numbers of conditions, separate for each part and where tracks begin late."""
         if self.spans is not None:
             conditions = conditions + self.spans.late(self.row_truth.times) * len(self.symbols)
         return conditions + self._first_case
@@ -153,7 +154,7 @@ class Mover:
     # --- where bits are ---
 
     def cells(self, bit: Bit, tracks: Tensor) -> tuple[Tensor, ...]:
-        """Where a bit of tracks is in the table of its predicate: trace and arguments."""
+        """The places of a bit in the table of its predicate: trace and arguments."""
         places = [self.rows.places[axis][tracks] for axis in self.kind.axes]
         trace = self.rows.trace[tracks]
         args = [
@@ -176,16 +177,13 @@ class Mover:
         """Put the bits of tracks into the tables."""
         for number, bit in enumerate(self.kind.moving.bits):
             value = bits[..., number]
-            put(
-                worlds[bit.predicate],
-                value[..., :1] if bit.static else value,
-                *self.cells(bit, tracks),
-            )
+            value = value[..., :1] if bit.static else value
+            put(worlds[bit.predicate], value, *self.cells(bit, tracks))
 
     # --- one move ---
 
     def odds(self) -> Tensor:
-        """The logarithms of the odds of bits, with axes (track, time, bit)."""
+        """The log-odds of bits, with axes (track, time, bit)."""
         horizon = self.row_truth.tables.horizon
         every = torch.arange(self.tracks, device=self.device)
         inside = within(self.lengths, self.row_truth.times)
@@ -204,7 +202,7 @@ class Mover:
         return torch.stack(columns, -1)
 
     def _table(self, name: str) -> Tensor:
-        """The logarithms of the odds of all cells of a predicate."""
+        """The log-odds of all cells of a predicate."""
         tables = self.row_truth.tables
         decl = tables.signature.predicates[name]
         sizes = (tables.sizes[s] for s in decl.sorts)
@@ -212,29 +210,21 @@ class Mover:
         return self.evidence.odds(name, shape, self.device)
 
     def refresh(self) -> None:
-        """Take over what has been learned."""
+        """Take over learned numbers."""
         self.stale = False
         if self._learns:
             self._weigh_points()
         odds = self.odds()
         dynamic = self.letters.to(torch.float64)
         static = list(self.kind.shape.static)
-        if static:
-            odds_now = odds.clone()
-            odds_now[..., static] = 0.0
-        else:
-            odds_now = odds
-        self._evidence = odds_now @ dynamic.T + self._points
+        self._evidence = odds.index_fill(-1, self._static_bits, 0.0) @ dynamic.T + self._points
         values = torch.arange(1 << len(static), device=self.device)
-        by_value = torch.zeros(
-            self.tracks, 1 << len(static), dtype=torch.float64, device=self.device
-        )
+        by_value = odds.new_zeros(self.tracks, 1 << len(static))
         for place, bit in enumerate(static):
             by_value += odds[:, 0, bit].unsqueeze(-1) * (values >> place & 1)
         self._static = by_value + self.prior.static[self._part]
-        by_edge = self.prior.by_edge().split(
-            len(self.symbols)
-        )  # by part, and where tracks begin late
+        # One block for each part, and another where tracks begin late.
+        by_edge = self.prior.by_edge().split(len(self.symbols))
         self._moves = torch.cat([self.chain.moves(part.T) for part in by_edge], 1)
         weights: dict[int, Tensor] = {}
         couplings = [one for colour in self.colours for one in colour.couplings]
@@ -256,7 +246,7 @@ class Mover:
             self._weighed[id(one)] = weighed
 
     def _conditions(self, numbers: Sequence[int], worlds: Mapping[str, Tensor]) -> Tensor:
-        """Conditions as bits, with axes (world, track, time)."""
+        """The values of conditions as bits of a number, with axes (world, track, time)."""
         horizon = self.row_truth.tables.horizon
         total = torch.zeros(1, self.tracks, horizon, dtype=torch.int64, device=self.device)
         for place, number in enumerate(numbers):
@@ -265,13 +255,13 @@ class Mover:
         return total
 
     def _cases(self, worlds: Mapping[str, Tensor]) -> Tensor:
-        """The number of the value of all conditions, with axes (world, track, time)."""
+        """The number of the joint value of all conditions, with axes (world, track, time)."""
         words = self._conditions(range(len(self.kind.conditions)), worlds)
         numbers = torch.searchsorted(self.symbols, words.contiguous())
         return numbers.clamp_max(len(self.symbols) - 1)
 
     def help(self, worlds: Worlds) -> None:
-        """Compute helping bits and what is defined here from the bits that are free."""
+        """Compute helping bits from the other tables."""
         for name, formula in self.kind.helping.items():
             truth = self.row_truth.truth(formula, self.rows, worlds)
             tables = self.row_truth.tables
@@ -280,7 +270,7 @@ class Mover:
             worlds[name] = full.reshape(self.worlds, tables.batch, *shape, tables.horizon).clone()
 
     def density(self, worlds: Worlds, names: Collection[tuple[str, ...]]) -> Tensor:
-        """The logarithm of how likely some groups of tracks are, with axes (world, trace)."""
+        """The log-probability of some groups by the prior, with axes (world, trace)."""
         self.help(worlds)
         by_track = self.prior.density(*self._drawn(worlds), names)
         total = by_track.new_zeros(self.worlds, self.row_truth.tables.batch)
@@ -294,9 +284,9 @@ class Mover:
         """Draw every track once.
 
         Args:
-            worlds: the tables, which are changed.
-            generator: of random numbers.
-            heat: how much ties count, from 0 to 1.
+            worlds: the tables, which the move changes.
+            generator: the source of random numbers.
+            heat: the strength of ties, from 0 to 1.
         """
         if self.stale:
             self.refresh()
@@ -327,7 +317,7 @@ class Mover:
         old = self.read(worlds, tracks)
         possible = totals > -torch.inf
         tested = [one for one in colour.couplings if one.window is None]
-        if self.lazy:  # so that it is not always the first track that gives way
+        if self.lazy:  # so that the first track does not always give way
             draw = uniform(possible.shape, generator, world=0, device=self.device)
             possible &= draw < _LAZY
         bits = torch.where(possible[..., None, None], bits, old)
@@ -335,14 +325,22 @@ class Mover:
             self.write(worlds, tracks, bits)
             return
         before = self._tested(tested, worlds, len(tracks))
+        before = torch.where(self._obeys(old, tracks, worlds), before, -torch.inf)
         self.write(worlds, tracks, bits)
         after = self._tested(tested, worlds, len(tracks))
         draw = uniform(after.shape, generator, world=0, dtype=torch.float64, device=self.device)
         refused = draw.log() > heat * (after - before)
         self.write(worlds, tracks, torch.where(refused[..., None, None], old, bits))
 
+    def _obeys(self, bits: Tensor, tracks: Tensor, worlds: Worlds) -> Tensor:
+        """Whether tracks obey the axioms of their automaton, with axes (world, track)."""
+        static = as_number(bits[:, :, 0], self.kind.shape.static)
+        conditions, lengths = self._cases(worlds)[:, tracks], self.lengths[tracks]
+        changing = bits.index_fill(-1, self._static_bits, False)
+        return self.chain.accepts_tracks(changing, static, conditions, lengths)
+
     def _weights(self, factor: Factor, rows: Bindings) -> Tensor:
-        """What it is worth that the formula of each row is true, with axes (row, time)."""
+        """The worth of a true formula in each row, with axes (row, time)."""
         if factor.labelled is not None:
             table = self._table(factor.labelled.predicate)
             args = [self.row_truth.numbers(t, rows)[:, 0] for t in factor.labelled.args]
@@ -376,9 +374,7 @@ class Mover:
             latest = sight.high if points else 0
             shape = (1 << len(static), *[base] * points)
             weight = heat * self._weighed[id(coupling)]
-            full = truth.expand(truth.shape[0], len(cells), *shape).reshape(
-                truth.shape[0], len(cells), -1
-            )
+            full = truth.expand(-1, len(cells), *shape).reshape(len(truth), len(cells), -1)
             name = (window, max(1, points), latest)
             length = times + max(0, latest)
             if name not in gains:
@@ -400,7 +396,7 @@ class Mover:
         return result, digits
 
     def _tested(self, couplings: Sequence[Coupling], worlds: Worlds, tracks: int) -> Tensor:
-        """What factors that no window holds are worth to each track."""
+        """The worth of each track by factors that test draws, with axes (world, track)."""
         total = torch.zeros(self.worlds, tracks, dtype=torch.float64, device=self.device)
         for coupling in couplings:
             cells, factor = coupling.cells, coupling.factor
@@ -441,7 +437,7 @@ class Mover:
         return result
 
     def _touched(self, factor: Factor) -> tuple[TrackCells, Tensor, Tensor]:
-        """The cells of a factor, and which of them touch which tracks."""
+        """The cells of a factor, and pairs of a cell and a track that touch."""
         rows = self._instances(factor)
         count = torch.arange(len(rows), device=self.device)
         if factor.span is None:
@@ -457,11 +453,11 @@ class Mover:
         return (cells, *self.contacts.of_cells(factor.formula, cells))
 
     def _instances(self, factor: Factor) -> Bindings:
-        """The bindings of a factor that something depends on."""
+        """The bindings of a factor that given facts leave open."""
         if factor.labelled is not None:
             return self._labelled(factor.labelled)
         rows = self.row_truth.instances(factor.axes, factor.formula)
-        if factor.weight is None:  # what is said of a pair twice need not be looked at twice
+        if factor.weight is None:  # both orders of a pair say the same
             for one, other in itertools.combinations(factor.axes, 2):
                 if interchangeable(factor.formula, one, other):
                     once = rows.places[one] <= rows.places[other]
@@ -489,7 +485,7 @@ class Mover:
         atoms = atoms_of(factor.formula, self.kind.moving.names)
         if all(self.kind.moving.bit(a) is not None for a in atoms):
             return self.contacts.of_rows(factor.formula, rows)
-        every = torch.arange(self.tracks, device=self.device)  # nothing says which: all
+        every = torch.arange(self.tracks, device=self.device)  # any track may touch
         trace = self.rows.trace
         hits = (rows.trace.unsqueeze(-1) == trace).nonzero()
         return hits[:, 0], every[hits[:, 1]]

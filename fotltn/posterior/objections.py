@@ -1,8 +1,8 @@
-"""What speaks against a label: what would break, or be wrong, if it were right.
+"""Evidence against a label: axioms that would break, and labels that would be wrong.
 
-Sampled worlds that contradict the label are changed in one place: its fact becomes what the label
-says, and what is defined follows. Axioms that were obeyed and now are not, and other labels that
-were right and now are not, speak against it.
+Sampled worlds that contradict the label are changed in one place: its fact takes the truth that the
+label states, and defined predicates follow. Axioms that the change breaks, and other labels that it
+makes wrong, are evidence against the label.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from fotltn.posterior.posterior import Posterior
 from fotltn.posterior.rows import Bindings, RowTruth, at_index, put
 from fotltn.posterior.structure import Structure
 
-#: A labelled fact: its predicate, its place in the table, and what the label says.
+#: A labelled fact: its predicate, its place in the table, and the truth that the label states.
 LabelCell = tuple[str, tuple[int, ...], bool]
 
-#: Truth values that are looked at at once.
+#: The most truth values of one evaluation.
 _AT_ONCE = 1 << 26
 
 #: The most axioms, other labels, and facts of an axiom, that are named for a label.
@@ -40,14 +40,14 @@ _MOST = 3
 
 @dataclass(frozen=True, slots=True)
 class ToldFact(Record):
-    """A fact, and what is known of it.
+    """A fact with its probability and its label.
 
     Args:
         text: the fact.
         time: its time; None if it is static.
-        truth: a truth that is spoken of.
-        probability: how probable that truth is.
-        label: what a label says of the fact; None if there is none.
+        truth: a truth value.
+        probability: the probability that the fact has this truth value.
+        label: the truth that a label states; None without a label.
     """
 
     text: str
@@ -71,10 +71,10 @@ class AxiomObjection(Record):
     Args:
         axiom: its name.
         binding: the names of entities by variable, where it breaks.
-        time: when.
-        share: in which share of the worlds that contradict the label it breaks.
-        unless: the fewest other facts that would have to be otherwise for it to be obeyed; None if
-            there are none.
+        time: the time point at which it breaks.
+        share: the share of worlds that contradict the label in which it breaks.
+        unless: the fewest other facts that would have to change for the axiom to hold; None if no
+            such change exists.
     """
 
     axiom: str
@@ -84,7 +84,7 @@ class AxiomObjection(Record):
     unless: tuple[ToldFact, ...] | None
 
     def __str__(self) -> str:
-        """What breaks, and what would help, in words."""
+        """The broken axiom, and the facts that would have to change, in words."""
         where = "".join(f"{variable} = {name}, " for variable, name in self.binding.items())
         text = f"breaks {self.axiom} at {where}{self.time}"
         if self.unless:
@@ -96,13 +96,13 @@ class AxiomObjection(Record):
 
 @dataclass(frozen=True, slots=True)
 class Objections(Record):
-    """What speaks against a label.
+    """The evidence against a label.
 
     Args:
-        axioms: those that it breaks, the most frequent first.
-        labels: other labels that would be wrong if it were right.
-        nearby: the nearest labels of the same fact before and after, where they say the opposite.
-        worlds: how many worlds that contradict it were looked at.
+        axioms: the axioms that the label breaks, the most frequent first.
+        labels: other labels that would be wrong if this one were right.
+        nearby: the nearest earlier and later labels of the same fact, if they state the opposite.
+        worlds: the number of worlds that contradict the label and were looked at.
     """
 
     axioms: tuple[AxiomObjection, ...]
@@ -112,7 +112,7 @@ class Objections(Record):
 
     @property
     def words(self) -> list[str]:
-        """All of it in words."""
+        """The evidence in words."""
         return [
             *map(str, self.axioms),
             *(f"makes {told(f.text, f.time, f.truth)} wrong" for f in self.labels),
@@ -123,7 +123,7 @@ class Objections(Record):
 def objections(
     posterior: Posterior, said: Structure, labels: Labels, cells: Sequence[LabelCell], worlds: int
 ) -> list[Objections]:
-    """What speaks against each of some labels, in up to so many worlds that contradict it."""
+    """The evidence against each of some labels, from at most `worlds` worlds for each."""
     return _Against(posterior, said, labels, cells, worlds).run()
 
 
@@ -179,7 +179,7 @@ class _Against:
     def _changed(
         self,
     ) -> Iterator[tuple[dict[int, slice], Mapping[str, Tensor], Mapping[str, Tensor]]]:
-        """Some labels at a time: which worlds are theirs, as they were, and as the label says."""
+        """For some labels at a time: the places of their worlds, and these before and after."""
         largest = max((len(rows) for rows in self.rows), default=1) * self.tables.horizon
         most = max(1, _AT_ONCE // max(1, largest))
         queue = [n for n, worlds in enumerate(self.worlds) if len(worlds)]
@@ -201,7 +201,7 @@ class _Against:
             yield places, before, after
 
     def _turn(self, predicate: str, table: Tensor, places: Mapping[int, slice]) -> None:
-        """Make facts of a predicate what their labels say."""
+        """Give labelled facts of a predicate the truth that their labels state."""
         for number, part in places.items():
             name, place, says = self.cells[number]
             if name == predicate:
@@ -213,7 +213,7 @@ class _Against:
         self, clause: Clause, rows: Bindings, before: Mapping[str, Tensor],
         after: Mapping[str, Tensor],
     ) -> Tensor:  # fmt: skip
-        """Where a clause was obeyed and is not any more, with axes (world, row, time)."""
+        """Where the change breaks a clause, with axes (world, row, time)."""
         count = next(iter(after.values())).shape[0]
         was, now = (self.row_truth.truth(clause.body, rows, worlds) for worlds in (before, after))
         broken = was & ~now & self.tables.inside[rows.trace]
@@ -223,7 +223,7 @@ class _Against:
         self, clause: Clause, rows: Bindings, broken: Tensor, number: int,
         worlds: Mapping[str, Tensor],
     ) -> AxiomObjection:  # fmt: skip
-        """Where a clause breaks most often, and what else would help in the first such world."""
+        """The cell in which a clause breaks most often, and a repair in the first such world."""
         often = broken.sum(0)
         row, time = divmod(int(often.argmax()), often.shape[1])
         world = int(broken[:, row, time].to(torch.int8).argmax())
@@ -250,7 +250,7 @@ class _Against:
     def _wrong(
         self, before: Mapping[str, Tensor], after: Mapping[str, Tensor]
     ) -> Iterator[tuple[str, Tensor]]:
-        """Which labels were right and are not any more, with axes (world, label), by predicate."""
+        """Which labels the change makes wrong, with axes (world, label), by predicate."""
         for name, truth in self.labels.truth.items():
             if truth.numel() and name in self.plan.definitions:
                 index = tuple(self.labels.index[name].to(before[name].device))
@@ -259,14 +259,14 @@ class _Against:
                 yield name, (was == says) & (now != says)
 
     def _labelled(self, name: str, number: int) -> ToldFact:
-        """A label as it is."""
+        """The fact of a label, with its label."""
         trace, *rest = self.labels.index[name][:, number].tolist()
         says = bool(self.labels.truth[name][number] >= 0.5)
         shape = tuple(self.posterior.marginals[name].shape[1:])
         return self._told(name, trace, int(np.ravel_multi_index(rest, shape)), says)
 
     def _nearby(self, cell: LabelCell) -> Iterator[ToldFact]:
-        """The nearest labels of the same atom before and after, where they say the opposite."""
+        """The nearest earlier and later labels of the same atom, if they state the opposite."""
         name, place, says = cell
         index = self.labels.index[name].cpu()
         if self.tables.signature.predicates[name].static:
@@ -281,7 +281,7 @@ class _Against:
                     yield self._labelled(name, int(nearest))
 
     def _told(self, name: str, trace: int, place: int, truth: bool) -> ToldFact:
-        """What is known of a fact, by its place in the table of a trace."""
+        """A fact with its probability and label, by its place in the table of a trace."""
         marginal = self.posterior.marginals[name]
         *arguments, time = map(int, np.unravel_index(place, tuple(marginal.shape[1:])))
         true = float(marginal[(trace, *arguments, time)])

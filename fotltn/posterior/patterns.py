@@ -1,9 +1,10 @@
-"""What other formulas become as one track takes every value within a window, the rest held fixed.
+"""Truth of formulas for every value of one track within a window, with all other tracks fixed.
 
-A cell is a binding of a formula, a point in time, and a track that it depends on there. The truth
-of the formula is computed for every pattern of the track's bits around the point, with an axis for
-the static bits and one for each point of the window. Beneath quantifiers there are cells for those
-bindings alone that what is given leaves open at that point, so that the cost follows the facts.
+A cell is a binding of a formula, a time point, and a track that the formula depends on there. The
+truth of the formula is computed for every pattern of the track's bits around the time point, with
+an axis for the static bits and one for each time point of the window. Beneath quantifiers, only the
+bindings have cells that given facts leave open at the time point, so that the cost follows the
+facts.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from fotltn.semantics.tables import within
 
 
 class Slot(NamedTuple):
-    """An argument of a bit's predicate: an argument of the track, or a certain entity."""
+    """An argument of the predicate of a bit: an argument of the track, or a fixed entity."""
 
     position: int | None
     number: int = 0
@@ -40,7 +41,7 @@ class Bit:
         predicate: its name.
         slots: its arguments.
         sorts: their sorts.
-        static: whether it does not change.
+        static: whether it is static.
     """
 
     predicate: str
@@ -51,11 +52,11 @@ class Bit:
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """How far a formula sees the bits of tracks, from its present: points and bits.
+    """The time points at which a formula sees bits of tracks, as offsets from its own.
 
     Args:
-        low: the earliest offset; above `high` if it sees nothing that changes.
-        high: the latest.
+        low: the earliest offset; above `high` if it sees only static bits.
+        high: the latest offset.
     """
 
     low: int
@@ -63,22 +64,22 @@ class Sight:
 
 
 class Moving:
-    """Which atoms are of tracks of a kind."""
+    """The bits of a kind of track, and the atoms that belong to them."""
 
     def __init__(self, bits: Sequence[Bit], sorts: tuple[str, ...]) -> None:
-        """Tracks with these bits, whose arguments have these sorts."""
+        """Describe tracks with these bits, whose arguments have these sorts."""
         self.bits, self.sorts = tuple(bits), sorts
         self.names = frozenset(bit.predicate for bit in bits)
         self._inside: dict[c.Core, bool] = {}
 
     def inside(self, node: c.Core) -> bool:
-        """Whether a formula has such atoms."""
+        """Whether a formula has atoms of these tracks."""
         if node not in self._inside:
             self._inside[node] = bool(predicates_in(node) & self.names)
         return self._inside[node]
 
     def bit(self, atom: c.Atom) -> tuple[int, tuple[c.Term, ...]] | None:
-        """The bit of an atom, and the terms for the track's arguments; None if there is none."""
+        """The bit of an atom, and the terms for the track's arguments; None if it has no bit."""
         for number, bit in enumerate(self.bits):
             if bit.predicate != atom.predicate:
                 continue
@@ -94,7 +95,7 @@ class Moving:
 
 
 def reach(node: c.Formula, moving: Moving, most: int) -> Sight | None:
-    """How far a formula sees what changes; None if without bounds, or beyond `most` points."""
+    """How far a formula sees changing bits; None if unbounded, or beyond `most` time points."""
     seen: list[tuple[int, int]] = []
     waiting = [(node, HERE)]
     while waiting:
@@ -119,17 +120,18 @@ def reach(node: c.Formula, moving: Moving, most: int) -> Sight | None:
 
 @dataclass(slots=True, eq=False)
 class TrackCells:
-    """Rows of a formula at points in time, with the tracks that they depend on.
+    """Rows of a formula at time points, with the tracks that they depend on.
 
     Args:
         rows: the rows.
         row: the row of each cell.
-        time: its point.
-        track: its track, or -1 where none is meant yet.
-        parent: the cell above, of those beneath a quantifier.
-        below: the cells beneath quantifiers, by offset: with the track of the cell above, and not.
-        match: for each atom of tracks, which cells have their own track in it.
-        cache: what does not depend on the world, by formula and offset.
+        time: the time point of each cell.
+        track: the track of each cell; -1 before it is chosen.
+        parent: the cell above each cell, for cells beneath a quantifier.
+        below: the cells beneath quantifiers, by quantifier and offset: those that touch the track
+            of the cell above, and the others.
+        match: for each atom of tracks, the cells whose track the atom is about.
+        cache: truth that is the same in all worlds, by formula and offset.
     """
 
     rows: Bindings
@@ -145,7 +147,7 @@ class TrackCells:
         return self.row.shape[0]
 
     def take(self, index: Tensor, track: Tensor | None = None) -> TrackCells:
-        """Some of them, perhaps with other tracks."""
+        """Take some cells; `track` replaces their tracks."""
         chosen = self.track[index] if track is None else track
         parent = None if self.parent is None else self.parent[index]
         return TrackCells(self.rows, self.row[index], self.time[index], chosen, parent)
@@ -155,24 +157,24 @@ class Contacts:
     """Finds which tracks a formula depends on, and where."""
 
     def __init__(self, row_truth: RowTruth, moving: Moving) -> None:
-        """For tracks of one kind."""
+        """Prepare for tracks of one kind."""
         self.row_truth, self.moving = row_truth, moving
         self.sizes = [row_truth.tables.sizes[s] for s in moving.sorts]
         self._open: dict[int, tuple[Bindings, Tensor]] = {}
 
     def tracks(self, terms: Sequence[c.Term], rows: Bindings) -> Tensor:
-        """The number of the track of terms, with axes (row, time), of time perhaps one."""
+        """The number of the track of terms, with axes (row, time), or one time point."""
         number = rows.trace.unsqueeze(-1)
         for term, size in zip(terms, self.sizes, strict=True):
             number = number * size + self.row_truth.numbers(term, rows)
         return number
 
     def track(self, terms: Sequence[c.Term], rows: Bindings) -> Tensor:
-        """The same by row, of terms that do not change."""
+        """The number of the track of each row, for terms that do not change."""
         return self.tracks(terms, rows)[:, 0]
 
     def of_rows(self, node: c.Formula, rows: Bindings) -> tuple[Tensor, Tensor]:
-        """Rows and tracks that touch at any point, each pair once."""
+        """Find pairs of a row and a track that touch at any time point, each once."""
         hits: list[Tensor] = []
         stack: list[tuple[c.Formula, Bindings, Tensor]] = [
             (node, rows, torch.arange(len(rows), device=rows.trace.device))
@@ -195,18 +197,19 @@ class Contacts:
         return _unique(hits, rows.trace)
 
     def of_cells(self, node: c.Formula, cells: TrackCells) -> tuple[Tensor, Tensor]:
-        """TrackCells and tracks that touch, each pair once."""
+        """Find pairs of a cell and a track that touch, each once."""
         hits: list[Tensor] = []
         stack: list[tuple[c.Formula, TrackCells, int, Tensor]] = [
             (node, cells, 0, torch.arange(len(cells), device=cells.row.device))
         ]
-        seen: set[tuple[c.Core, int, int]] = set()
+        # Cells are kept alive, because the id of a deleted object can be used again.
+        seen: dict[tuple[c.Core, int, int], TrackCells] = {}
         while stack:
             part, here, offset, origin = stack.pop()
             key = (part, offset, id(here))
             if not self.moving.inside(part) or not len(here) or key in seen:
                 continue
-            seen.add(key)
+            seen[key] = here
             if isinstance(part, c.Atom):
                 hit = self.moving.bit(part)
                 assert hit is not None
@@ -220,7 +223,7 @@ class Contacts:
         return _unique(hits, cells.row)
 
     def open_at(self, node: c.Quantifier, inner: Bindings) -> Tensor:
-        """At which points what is given leaves rows beneath a quantifier open."""
+        """The time points at which given facts leave rows beneath a quantifier open."""
         if id(inner) not in self._open:
             value = within(self.row_truth.lengths(inner), self.row_truth.times)
             for part in decisive(node.body, node.universal):
@@ -231,7 +234,7 @@ class Contacts:
         return self._open[id(inner)][1]
 
     def _beneath(self, node: c.Quantifier, cells: TrackCells, offset: int) -> TrackCells:
-        """The cells beneath a quantifier that are open at the point `offset` ahead."""
+        """The cells beneath a quantifier that are open at the time point `offset` ahead."""
         inner = self.row_truth.beneath(node, cells.rows)
         parent = inner.parent
         assert parent is not None
@@ -251,11 +254,11 @@ class Contacts:
     def beneath(
         self, node: c.Quantifier, cells: TrackCells, offset: int
     ) -> tuple[TrackCells, TrackCells]:
-        """The same, those first that touch the track of the cell above."""
+        """The open cells that touch the track of the cell above, and the other open cells."""
         key = (node, offset)
         if key not in cells.below:
             inner = self._beneath(node, cells, offset)
-            # An inner formula is looked at from the same offset, which its cells do not know.
+            # The inner formula is read at the same offset, which its cells do not store.
             at, track = self.of_cells(_ahead(node.body, offset), inner)
             mine = torch.zeros(len(inner), dtype=torch.bool, device=inner.row.device)
             mine[at[track == inner.track[at]]] = True
@@ -266,7 +269,7 @@ class Contacts:
         return cells.below[key]
 
     def matches(self, atom: c.Atom, cells: TrackCells) -> Tensor | bool:
-        """Which cells have their own track in an atom; True or False if all or none."""
+        """The cells whose track an atom is about; True or False for all or none."""
         if atom not in cells.match:
             hit = self.moving.bit(atom)
             assert hit is not None
@@ -277,7 +280,7 @@ class Contacts:
 
 
 def _ahead(node: c.Formula, offset: int) -> c.Formula:
-    """A formula that sees what another sees from a point ahead."""
+    """A formula that reads another one at the time point `offset` ahead."""
     if offset == 0:
         return node
     return c.Shift(node, abs(offset), past=offset < 0, weak=False)
@@ -293,9 +296,9 @@ def _unique(hits: list[Tensor], like: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _steps(node: c.Formula, offset: int) -> Iterator[tuple[c.Formula, int]]:
-    """The formulas beneath one, with the offsets at which they are read; without bounds, with one.
+    """The parts of a formula, with every offset at which they are read.
 
-    Those without bounds are asked for where offsets do not matter.
+    A part that is read without bounds has one offset; callers then ignore offsets.
     """
     for part, (low, high) in operands(node, TimeSpan(offset, offset)):
         if low is None or high is None:
@@ -305,18 +308,18 @@ def _steps(node: c.Formula, offset: int) -> Iterator[tuple[c.Formula, int]]:
 
 
 class Patterns:
-    """The truth of formulas under every pattern of a track.
+    """The truth of formulas for every pattern of a track.
 
-    It has axes (world, cell, static bits, a point of the window …), each perhaps of size one.
+    Its axes are (world, cell, static bits, a time point of the window …); each may have size one.
     """
 
     def __init__(
         self, contacts: Contacts, worlds: Mapping[str, Tensor], held: dict[object, Tensor],
         static: Sequence[int], window: Sequence[int], span: Sight,
     ) -> None:  # fmt: skip
-        """For patterns of the static bits, and of the window's bits at the offsets of the span.
+        """Prepare patterns of the static bits, and of the window's bits at the offsets of the span.
 
-        What no track of the kind changes is looked up in `held`, and put there.
+        `held` keeps the truth of formulas that no track of the kind changes.
         """
         self.contacts, self.worlds, self.held = contacts, worlds, held
         self.row_truth, self.moving = contacts.row_truth, contacts.moving
@@ -325,7 +328,7 @@ class Patterns:
         self.memo: dict[object, Tensor] = {}
 
     def truth(self, node: c.Formula, cells: TrackCells, offset: int = 0) -> Tensor:
-        """The truth of a formula at the point that lies `offset` ahead."""
+        """The truth of a formula at the time point `offset` ahead."""
         key = (node, id(cells), offset)
         if key not in self.memo:
             self.memo[key] = (
@@ -357,7 +360,7 @@ class Patterns:
         return value.reshape(*value.shape, *[1] * (1 + self.points))
 
     def _present(self, atom: c.Atom, cells: TrackCells, offset: int) -> Tensor:
-        """An atom of tracks in the present worlds."""
+        """The truth of an atom of tracks in the present worlds."""
         table = self.worlds[atom.predicate]
         if (atom, offset) not in cells.cache:
             place = cells.rows.trace[cells.row]
@@ -368,7 +371,7 @@ class Patterns:
         return self._wide(_taken(table, cells.cache[atom, offset]))
 
     def _bit(self, number: int, offset: int) -> Tensor:
-        """A bit of the track, along the axis of its values."""
+        """The values of a bit of the track, along its axis."""
         bit = self.moving.bits[number]
         axis = 0 if bit.static else 1 + offset - self.span.low
         among = self.static if bit.static else self.window
@@ -379,7 +382,7 @@ class Patterns:
         return truth.reshape(1, 1, *shape)
 
     def _inside(self, cells: TrackCells, offset: int) -> Tensor:
-        """Whether the point `offset` ahead is a point of the trace."""
+        """Whether the time point `offset` ahead lies in the trace."""
         key = (_INSIDE, offset)
         if key not in cells.cache:
             there = cells.time + offset
@@ -422,7 +425,7 @@ class Patterns:
                 assert_never(never)
 
     def _quantified(self, node: c.Quantifier, cells: TrackCells, offset: int) -> Tensor:
-        """A witness among bindings that do not touch the track, or one that does."""
+        """Whether a binding that touches the track, or one that does not, is a witness."""
         total: Tensor | None = None
         for part in self.contacts.beneath(node, cells, offset):
             if len(part):
@@ -454,9 +457,9 @@ class Patterns:
 
 
 def _taken(table: Tensor, place: Tensor) -> Tensor:
-    """Some cells of tables (world, …), whose axes are numbered as one, with axes (world, cell)."""
+    """Take cells of tables (world, …) by one number for all other axes; axes (world, cell)."""
     return table.flatten(1).gather(1, place.expand(table.shape[0], -1))
 
 
-#: Where it is cached whether a point is inside of the trace; no formula has such an atom.
+#: The key for "inside the trace" in a cache; no formula has this atom.
 _INSIDE = c.Atom("·", ())

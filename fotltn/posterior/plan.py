@@ -1,4 +1,4 @@
-"""How worlds will be sampled, and at what cost, before they are."""
+"""The plan of sampling and its cost, known before anything is sampled."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fotltn.logic.defined import Definition
 from fotltn.posterior.movers import Colour, Mover
 from fotltn.posterior.sampler import Sampler
 
-#: How what ties tracks is obeyed: as a window of each draw, or by a test of what is drawn.
+#: How a draw respects a factor: by a window of the draw, or by a test after it.
 FactorRoute = Literal["window", "tested"]
 
 _NUMBER = 8  # bytes
@@ -22,15 +22,16 @@ _MOMENT, _MOST_SWEEPS = 0.5, 10  # seconds, and sweeps, that are measured
 
 @dataclass(frozen=True, slots=True)
 class FactorPlan:
-    """What ties tracks to others.
+    """A factor, which ties tracks to others.
 
     Args:
-        name: the axiom, or the predicate whose labels speak of several tracks.
-        labels: whether it is that predicate.
-        hard: whether it must hold.
-        route: how it is obeyed.
-        points: of a window, how many points it sees at once.
-        places: where tracks meet it: bindings, of a window at points in time, with their tracks.
+        name: the axiom; or the predicate whose labels depend on several tracks.
+        labels: whether the name is that of a predicate.
+        hard: whether it is a hard axiom.
+        route: how draws respect it.
+        points: the number of time points in its window; 0 if draws are tested.
+        places: the number of places where it touches tracks: pairs of a binding and a track; for a
+            window, at each time point.
     """
 
     name: str
@@ -43,21 +44,22 @@ class FactorPlan:
 
 @dataclass(frozen=True, slots=True)
 class TrackPlan:
-    """Tracks that are drawn alike, each over all of time.
+    """A kind of track: tracks that are drawn alike, each over all time points.
 
     Args:
         of: the sorts of their arguments.
         drawn: the predicates that are drawn.
-        bits: how many facts of a track are drawn at each point.
-        computed: the predicates that automata compute along.
-        axioms: those that automata obey, as they are of one track alone.
-        tracks: how many there are.
-        states: of all automata together.
-        letters: the values that a track may have at a point.
-        ways: that lead on from a state, at most.
-        colours: the groups that are drawn one after the other, as factors tie their tracks.
-        factors: what ties tracks to others.
-        steps: of automata that a sweep computes, in all worlds.
+        bits: the number of facts of a track that are drawn at each time point.
+        computed: the defined predicates that the automaton computes.
+        axioms: the axioms of single tracks, which the automaton obeys.
+        tracks: the number of tracks.
+        states: the number of states of the automaton.
+        letters: the number of values that a track may have at a time point.
+        ways: the most successors of a state.
+        colours: the number of groups of tracks that are drawn one after the other, because factors
+            tie them.
+        factors: the factors that tie tracks to others.
+        steps: the steps of the automaton in one sweep over all worlds.
     """
 
     of: tuple[str, ...]
@@ -76,22 +78,23 @@ class TrackPlan:
 
 @dataclass(frozen=True, slots=True)
 class SamplingPlan:
-    """What is sampled, by which route, and what it costs.
+    """The plan of sampling: routes and costs.
 
     Args:
-        worlds: how many at once.
-        sweeps: how many, with those that do not count; at most, if fewer may be enough.
-        enough: whether fewer may be.
-        cells: facts that a world says true or false of.
-        points: time points of the longest trace.
+        worlds: the number of worlds.
+        sweeps: the number of sweeps with the burn-in; at most, if sampling may end early.
+        enough: whether sampling may end early.
+        cells: the number of facts of a world.
+        points: the number of time points of the longest trace.
         drawn: the predicates that are drawn.
-        defined: those that follow from them.
+        defined: the predicates that follow by definition.
         tracks: the kinds of tracks.
-        watched: hard axioms that follow from the rest; worlds that break them go back a sweep.
-        tied: hard axioms that tie tracks which move one at a time, so that chains may get stuck.
-        steps: of automata that a sweep computes.
-        bytes: that worlds take in memory, with those that are stored.
-        working: bytes that the largest move takes beside, about.
+        watched: hard axioms that follow from the rest; a world that breaks one goes back a sweep.
+        tied: hard axioms that tie tracks, although tracks move one at a time or draws are only
+            tested; chains may get stuck.
+        steps: the steps of automata in one sweep.
+        bytes: the memory of all worlds, with the stored ones.
+        working: the additional memory of the largest move, in bytes, approximately.
     """
 
     worlds: int
@@ -109,12 +112,12 @@ class SamplingPlan:
     working: int
 
     def as_dict(self) -> dict[str, object]:
-        """The plan for machines."""
+        """Return the plan as data."""
         return asdict(self)
 
 
 def plan_of(sampler: Sampler) -> SamplingPlan:
-    """What a sampler would do."""
+    """Return the plan of a sampler."""
     how, structure = sampler.sampling, sampler.structure
     definitions = structure.definitions.values()
     tracks = tuple(_tracks(mover, definitions, how.worlds) for mover in sampler.movers)
@@ -130,11 +133,11 @@ def plan_of(sampler: Sampler) -> SamplingPlan:
 
 
 def _working(mover: Mover, colour: Colour) -> int:
-    """Bytes that it takes to draw the tracks of a colour, about."""
+    """The memory to draw the tracks of a colour, in bytes, approximately."""
     kind, chain, worlds = mover.kind, mover.chain, mover.worlds
     times, tracks = len(mover.row_truth.times), len(colour.tracks)
     gains: dict[tuple[int, int, int], int] = {}
-    single = 0  # of one factor at a time
+    single = 0  # the most numbers of one factor
     for one in colour.couplings:
         if one.window is None:
             single = max(single, worlds * len(one.cells.rows) * times)
@@ -184,8 +187,8 @@ def _factors(mover: Mover) -> Iterator[FactorPlan]:
 
 
 def seconds_of(sampler: Sampler) -> float:
-    """How long all sweeps will take here, by those that are made now, for a moment."""
-    sampler.sweep(0)  # which makes what others keep
+    """Estimate the seconds of all sweeps on this machine from a few sweeps."""
+    sampler.sweep(0)  # the first sweep makes tables that later ones reuse
     began, done = time.perf_counter(), 0
     while done < _MOST_SWEEPS and time.perf_counter() - began < _MOMENT:
         done += 1
@@ -198,7 +201,7 @@ def seconds_of(sampler: Sampler) -> float:
 
 
 def explain(plan: SamplingPlan) -> Iterator[str]:
-    """The plan for people, line by line."""
+    """The plan in words, line by line."""
     most = "at most " if plan.enough else ""
     yield f"{count(plan.worlds)} worlds at once, {most}{_many(plan.sweeps, 'sweep')}"
     yield f"drawn: {', '.join(plan.drawn) or 'nothing'}"
@@ -212,13 +215,13 @@ def explain(plan: SamplingPlan) -> Iterator[str]:
         yield f"follow from the rest, and are watched after each sweep: {', '.join(plan.watched)}"
     if plan.tied:
         yield (
-            "tie tracks that move one at a time, or change places, so that chains may get stuck: "
-            f"{', '.join(plan.tied)}"
+            "tie tracks that move one at a time or change places, or test their draws, so that "
+            f"chains may get stuck: {', '.join(plan.tied)}"
         )
     yield f"a sweep: {count(plan.steps)} steps of automata"
     yield f"all: {count(plan.steps * plan.sweeps)} steps"
     yield f"worlds: {count(plan.bytes)} bytes, with those that are stored"
-    yield f"the largest move: about {count(plan.working)} bytes beside"
+    yield f"the largest move: about {count(plan.working)} bytes more"
 
 
 def _explained(one: TrackPlan, points: int) -> Iterator[str]:
@@ -229,7 +232,7 @@ def _explained(one: TrackPlan, points: int) -> Iterator[str]:
     along = f", {', '.join(one.computed)} along" if one.computed else ""
     yield (
         f"  automaton: {_many(one.states, 'state')}, {_many(one.letters, 'letter')}, "
-        f"at most {_many(one.ways, 'way')} on{along}"
+        f"at most {_many(one.ways, 'successor')} of a state{along}"
     )
     if one.axioms:
         yield f"  obeys: {', '.join(one.axioms)}"

@@ -1,4 +1,4 @@
-"""Soft axioms that see one point of a track: what they make letters worth at each point."""
+"""Soft axioms that see one time point of a track: they change the worth of letters there."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from fotltn.posterior.rows import Bindings, RowTruth, atoms_of
 from fotltn.semantics.tables import within
 from fotltn.tree import postorder
 
-#: What joins formulas of one point.
+#: The connectives, which stay at one time point.
 _PLAIN = (c.Not, c.And, c.Or, c.Implies)
 
 
 def sees_a_point(formula: c.Formula, moving: Moving, free: int, learned: Collection[str]) -> bool:
-    """Whether a formula of one track sees one point of what is drawn, and else what is given.
+    """Whether a formula about one track sees one time point of drawn bits, and given facts.
 
     Args:
         formula: the formula.
         moving: the bits of tracks.
-        free: how many of these are free.
+        free: the number of free bits.
         learned: the predicates that are not given.
     """
     names = {bit.predicate for bit in moving.bits[:free] if not bit.static}
@@ -42,13 +42,13 @@ def worth_of_letters(
     said: Sequence[tuple[str, c.Formula, float]], moving: Moving, letters: Tensor,
     row_truth: RowTruth, rows: Bindings,
 ) -> Tensor:  # fmt: skip
-    """What letters are worth, with axes (track, time, letter): the weight of what is true.
+    """The worth of letters, with axes (track, time, letter): the weights of true formulas.
 
     Args:
-        said: axioms, what they say of one point, and their weights.
+        said: axioms, their formulas about one time point, and their weights.
         moving: the bits of tracks.
         letters: the values of all bits of each letter.
-        row_truth: what is given.
+        row_truth: the given facts.
         rows: the tracks.
     """
     inside = within(row_truth.lengths(rows), row_truth.times)

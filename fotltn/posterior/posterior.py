@@ -29,10 +29,10 @@ class Probability:
 
     Args:
         axes: its free variables.
-        mean: shares of worlds, shape `(trace, *variables, time)`; NaN where none counts.
+        mean: shares of worlds, shape `(trace, *variables, time)`; NaN where no world counts.
         low: the lower end of an interval that holds the probability in 95 of 100 cases.
         high: the upper end.
-        worlds: how many worlds were counted in each trace.
+        worlds: the number of worlds that count, by trace.
     """
 
     axes: tuple[c.Axis, ...]
@@ -43,7 +43,7 @@ class Probability:
 
 
 class BrokenCells(NamedTuple):
-    """How many cells of a world break an axiom: on average, and in 95 of 100 worlds."""
+    """The number of cells of a world that break an axiom: its mean, and an interval of 95 %."""
 
     mean: float
     low: int
@@ -51,7 +51,7 @@ class BrokenCells(NamedTuple):
 
     @classmethod
     def of(cls, cells: Tensor) -> BrokenCells:
-        """By how many they are in worlds."""
+        """Summarise the numbers of broken cells in all worlds."""
         low, high = torch.quantile(
             cells.double(), cells.new_tensor([0.025, 0.975], dtype=torch.float64),
             interpolation="nearest",
@@ -63,23 +63,23 @@ class BrokenCells(NamedTuple):
 class Posterior:
     r"""Sampled worlds, which obey the hard axioms and fit the labels and the soft axioms.
 
-    `model.posterior` is one. Use it for the probability of any formula, and to look at single
-    worlds.
+    `model.posterior` is an example. Use it for the probability of any formula, and to look at
+    single worlds.
 
     Args:
         tables: the given facts.
         learned: the learned predicates.
         marginals: the probability of each atom, shape `(trace, *arguments, time)`.
         worlds: sampled worlds: truth values, shape `(world, trace, *arguments, time)`. Worlds
-            that follow each other at the distance `chains` are of one chain.
-        density: the logarithm of how likely each world is, up to a constant, shape `(world,)`.
+            at a distance of `chains` are of one chain.
+        density: the log-probability of each world, up to a constant, shape `(world,)`.
         chains: the number of chains.
-        rates: how often labels are wrong, as given or learned.
-        violations: for each soft axiom, how many cells of a world break it.
+        rates: the rates of wrong labels, as given or learned.
+        violations: for each soft axiom, the number of cells of a world that break it.
         mixing: how far chains agree, by predicate.
         sweeps: the number of sweeps that count.
         structure: how each part was sampled; None if the worlds were read from a folder.
-        carried: what was learned while sampling, to sample worlds of other data.
+        carried: everything learned while sampling, to sample worlds of other data.
 
     >>> import fotltn as fot
     >>> rule = "hard axiom A: forall x. Near(x) -> X Stop(x)"
@@ -114,7 +114,7 @@ class Posterior:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Reasons to doubt the probabilities: chains that do not agree, by predicate."""
+        """Reasons to doubt the probabilities, such as chains that disagree."""
         tied = () if self.structure is None else self.structure.tied
         return self.mixing.warnings(self.chains, tied)
 
@@ -142,7 +142,7 @@ class Posterior:
         """Return a sampled world as tables, with the given facts.
 
         Raises:
-            DataError: there is no world of that number.
+            DataError: no world has that number.
         """
         if not 0 <= number < self.count:
             raise DataError(f"worlds have numbers from 0 to {self.count - 1}, not {number}")
@@ -187,7 +187,7 @@ class Posterior:
         fixed = {n: t for n, t in self.tables.predicates.items() if n in used}
         worlds = {n: t[some].flatten(0, 1) for n, t in self.worlds.items() if n in used}
         number = len(range(self.count)[some])
-        # Nothing else is read by two-valued logic.
+        # Two-valued logic reads nothing else.
         read = replace(self.tables, predicates=fixed, features={}, inputs={}, present={})
         every = repeated(read, number)
         learned = {n: t.to(every.dtype) for n, t in worlds.items()}
@@ -228,14 +228,15 @@ class Posterior:
 
 
 def _shares(truth: Tensor, counted: Tensor, chains: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Shares of worlds, and ends of an interval of 95 %, which is as wide as chains differ.
+    """Shares of worlds, and both ends of an interval of 95 %, whose width follows from chains.
 
-    It is Wilson's, for as many worlds as these are worth. Where no world counts, all are NaN.
+    The interval is Wilson's, for the effective number of worlds. Where no world counts, all three
+    are NaN.
 
     Args:
-        truth: with axes (world, trace, …).
+        truth: truth values with axes (world, trace, …).
         counted: the worlds that count, with axes (world, trace).
-        chains: how many there are; worlds at that distance are of one.
+        chains: the number of chains; worlds at that distance are of one chain.
     """
     spread = [1] * (truth.dim() - 2)
     counted = counted.reshape(-1, chains, counted.shape[1], *spread)

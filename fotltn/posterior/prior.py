@@ -1,8 +1,8 @@
-"""How tracks go on, which is learned: a prior of what follows what in time.
+"""The learned prior of tracks: how values follow each other in time.
 
-What a track does next depends on what it did last, on what its axioms remember of it (such as for
-how long something has been true), on whether they leave it a choice, on what is given, and, of a
-relation, on what the track itself was.
+The next values of a track depend on its last values, on the memories of its axioms (such as how
+long something has been true), on whether its axioms leave a choice, on given facts, and, for a
+relation, on the other values of the track.
 """
 
 from __future__ import annotations
@@ -20,37 +20,37 @@ from fotltn.posterior.clauses import number_of
 from fotltn.posterior.kinds import TrackKind
 from fotltn.tree import postorder
 
-#: A probability is at least this, so that a logarithm is a number.
+#: The least probability, so that its logarithm is finite.
 _LEAST = 1e-12
 
-#: How many steps it is worth to believe that nothing changes, and that conditions do not matter.
+#: The strengths, in steps, of the priors that nothing changes and that conditions do not matter.
 _STEPS, _POOLED = 1.0, 8.0
 
-#: So many predicates of a tuple follow each other as one.
+#: At most so many predicates of a tuple of arguments have a joint prior.
 TOGETHER = 4
 
-#: The most conditions that a prior tells apart.
+#: The most conditions that a prior depends on.
 _MOST_CONDITIONS = 3
 
-#: The most bits beside a relation whose last values a prior tells apart.
+#: The most other bits of a track that the prior of a relation depends on.
 _MOST_BESIDE = 2
 
-#: With more values of static bits, tracks that differ in these follow the same prior.
+#: With more values of static bits, the prior does not depend on static bits.
 _MOST_STATIC = 8
 
 
 @dataclass(slots=True, eq=False)
 class Group:
-    """Free bits of one tuple of arguments, whose values follow each other.
+    """Free bits of one tuple of arguments, whose values have a joint prior.
 
     Args:
-        names: the predicates that change; groups with the same names share what is learned.
-        bits: their numbers.
-        conditions: the conditions that are told apart.
-        statics: how many values of static bits are told apart.
-        beside: bits of the track's own arguments, whose last values are told apart, too: a relation
-            to a certain entity goes by what the track itself was.
-        memories: how many memories of axioms are told apart.
+        names: the predicates; groups with the same names share a prior.
+        bits: the numbers of the bits.
+        conditions: the conditions that the prior depends on.
+        statics: the number of values of static bits that the prior distinguishes.
+        beside: bits of the track's own arguments on whose last values the prior also depends, for a
+            relation to a fixed entity.
+        memories: the number of memories of axioms that the prior distinguishes.
     """
 
     names: tuple[str, ...]
@@ -62,25 +62,26 @@ class Group:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """How many conditions, with static bits and bits beside, and memories there are."""
+        """The number of joint values of conditions, static bits and bits beside; of memories."""
         return self.statics << len(self.conditions) << len(self.beside), self.memories
 
     @property
     def number(self) -> int:
-        """How many tables there are, with one more, the last, for where there is no choice."""
+        """The number of tables; the last one is for values without a choice."""
         number, memories = self.shape
         return number * memories + 1
 
 
 @dataclass(slots=True, eq=False)
 class PriorTables:
-    """What is learned of all groups, by their names, as logarithms.
+    """The learned log-probabilities of all groups, by the names of their predicates.
+
+    The tables of parts that learn separately follow each other.
 
     Args:
-        initial: of first values, with axes (table, value); tables of parts that learn apart follow
-            each other.
-        moves: of values by the one before, with axes (table, before, value).
-        static: of the values of static predicates, likewise one part after the other.
+        initial: of first values, with axes (table, value).
+        moves: of values given the values before, with axes (table, before, value).
+        static: of the values of static predicates.
     """
 
     initial: dict[tuple[str, ...], Tensor] = field(default_factory=dict)
@@ -89,7 +90,7 @@ class PriorTables:
 
 
 def groups(kind: TrackKind, *, static: bool) -> list[tuple[tuple[str, ...], tuple[int, ...]]]:
-    """The names and bits of each tuple of arguments: static ones, or free ones that change."""
+    """The names and bits of each group of a kind: of static bits, or of free changing ones."""
     by_slots: dict[tuple[object, ...], list[int]] = {}
     for number in range(len(kind.moving.bits) if static else kind.free):
         bit = kind.moving.bits[number]
@@ -104,10 +105,10 @@ def groups(kind: TrackKind, *, static: bool) -> list[tuple[tuple[str, ...], tupl
 
 
 def told_apart(kind: TrackKind, bit: int, usable: Collection[int]) -> tuple[int, ...]:
-    """The conditions that the prior of a bit tells apart, of those that are given.
+    """The given conditions that the prior of a bit depends on.
 
-    They are given, and about the arguments of the bit alone: of a relation to a certain entity,
-    about that one. For other entities they are the same, in the same order.
+    They are about the arguments of the bit alone; for a relation to a fixed entity, about that
+    entity. The bits of other entities have the same conditions, in the same order.
     """
     entities = {
         (sort, slot.number)
@@ -122,7 +123,7 @@ def told_apart(kind: TrackKind, bit: int, usable: Collection[int]) -> tuple[int,
 
 
 def _entities(formula: c.Formula) -> set[tuple[str, int]]:
-    """The entities that are named in a formula by number."""
+    """The numbered entities of a formula."""
     return {
         (node.sort, number)
         for node in postorder(formula)
@@ -131,7 +132,7 @@ def _entities(formula: c.Formula) -> set[tuple[str, int]]:
 
 
 def as_number(letters: Tensor, bits: Sequence[int]) -> Tensor:
-    """Some bits as a number, of letters with a last axis for bits."""
+    """Some bits of letters as a number; the last axis of letters is that of bits."""
     value = torch.zeros(letters.shape[:-1], dtype=torch.int64, device=letters.device)
     for place, bit in enumerate(bits):
         value |= letters[..., bit].to(torch.int64) << place
@@ -139,7 +140,7 @@ def as_number(letters: Tensor, bits: Sequence[int]) -> Tensor:
 
 
 def chosen_bits(values: Tensor, order: Sequence[int], bits: Sequence[int]) -> Tensor:
-    """Some bits as a number, of numbers that hold the bits of `order`."""
+    """Some bits as a number, taken from numbers that hold the bits of `order`."""
     some = torch.zeros_like(values)
     for place, bit in enumerate(bits):
         some |= (values >> order.index(bit) & 1) << place
@@ -147,11 +148,11 @@ def chosen_bits(values: Tensor, order: Sequence[int], bits: Sequence[int]) -> Te
 
 
 class Prior:
-    """How values follow each other in time, by condition; and how frequent static ones are.
+    """The prior of a kind: how values follow each other in time, and how frequent static ones are.
 
     Attributes:
-        groups: the groups of a kind.
-        tables: what is learned, which others may share.
+        groups: the groups of the kind.
+        tables: the learned tables, which other kinds may share.
     """
 
     def __init__(
@@ -159,17 +160,17 @@ class Prior:
         tables: PriorTables, choices: Choices, chain: Chain, part: Tensor, parts: int, *,
         late: bool,
     ) -> None:  # fmt: skip
-        """A prior that tells conditions apart, but for groups that several kinds share.
+        """Make a prior, which depends on conditions except for groups that several kinds share.
 
         Args:
             kind: the kind of tracks.
-            usable: the conditions that may be told apart.
+            usable: the conditions that the prior may depend on.
             shared: the groups that several kinds share.
-            tables: what is learned.
-            choices: what axioms remember, and where they leave no choice.
+            tables: the learned tables.
+            choices: the memories of axioms, and values without a choice.
             chain: the edges of tracks.
-            part: the part that each track is of; parts learn apart from each other.
-            parts: how many there are.
+            part: the part of each track; parts learn separately.
+            parts: the number of parts.
             late: whether tracks may begin later than their traces.
         """
         self.kind, self.device, self.tables = kind, chain.device, tables
@@ -185,7 +186,7 @@ class Prior:
                     self._beside(bits[0]), choices.memories[number],
                 )  # fmt: skip
             self.groups.append(group)
-        #: How many conditions there are in a part, again where tracks may begin late.
+        #: The number of conditions in a part; twice as many where tracks may begin late.
         self.conditions = len(kind.shape.conditions) << late
         self._cells = [self._cell(number, late=late) for number in range(len(self.groups))]
         self.static_groups = groups(kind, static=True)
@@ -205,7 +206,7 @@ class Prior:
             tables.static.setdefault(names, start)
 
     def _beside(self, bit: int) -> tuple[int, ...]:
-        """The bits of the track's own arguments, for one that is about another entity as well."""
+        """The bits of the track's own arguments, if a bit is also about a fixed entity."""
         bits = self.kind.moving.bits[: self.kind.free]
         if all(slot.position is not None for slot in bits[bit].slots):
             return ()
@@ -217,7 +218,7 @@ class Prior:
 
     @property
     def static(self) -> Tensor:
-        """Logarithms of all static bits, with axes (part, value)."""
+        """The log-probabilities of the values of all static bits, with axes (part, value)."""
         values = torch.arange(1 << len(self.kind.shape.static), device=self.device)
         total = torch.zeros(self._parts, len(values), dtype=torch.float64, device=self.device)
         for names, bits in self.static_groups:
@@ -231,10 +232,10 @@ class Prior:
         return {g.names for g in self.groups} | {names for names, _ in self.static_groups}
 
     def _cell(self, number: int, *, late: bool) -> Tensor:
-        """Where a group's tables speak of edges, with axes (condition, edge).
+        """The places of edges in the tables of a group, with axes (condition, edge).
 
-        Cells of first values come before those of others. If tracks begin late, conditions come
-        again, for points at which they do, whatever their state.
+        Places of first values come before those of later ones. If tracks may begin late, conditions
+        are repeated, for the time points at which a track begins, in any state.
         """
         group, chain = self.groups[number], self.chain
         remembered, size = self.kind.shape.remembered, 1 << len(group.bits)
@@ -261,14 +262,14 @@ class Prior:
         return torch.cat(cells)
 
     def _spoken(self, number: int) -> Tensor:
-        """What a group's tables say of edges, as logarithms; see `by_edge`."""
+        """The log-probabilities of edges by the tables of a group; see `by_edge`."""
         names = self.groups[number].names
         tables = self.tables.initial[names], self.tables.moves[names]
         both = torch.cat([table.reshape(self._parts, -1) for table in tables], 1)
         return both[:, self._cells[number]].flatten(0, 1)
 
     def by_edge(self) -> Tensor:
-        """Logarithms of edges, with axes (condition, edge); see `_cell`.
+        """The log-probabilities of edges, with axes (condition, edge); see `_cell`.
 
         The conditions of parts follow each other.
         """
@@ -282,7 +283,7 @@ class Prior:
         self, edges: Tensor, at: Tensor, inside: Tensor, static: Tensor,
         names: Collection[tuple[str, ...]],
     ) -> Tensor:  # fmt: skip
-        """The logarithm of how likely each track is, with axes (world, track).
+        """The log-probability of each track, with axes (world, track).
 
         For the arguments, see `learn`.
         """
@@ -301,15 +302,15 @@ class Prior:
         self, edges: Tensor, at: Tensor, inside: Tensor, static: Tensor, share: float,
         only: Collection[tuple[str, ...]],
     ) -> None:  # fmt: skip
-        """Move towards how often values follow each other where there is a choice.
+        """Move the tables towards the frequencies of values where there is a choice.
 
         Args:
-            edges: those that tracks go along, with axes (time, track, world).
-            at: the number of the condition among those of all parts, with the same axes, of world
-                perhaps one.
-            inside: whether tracks are there, with axes (time, track).
+            edges: the edges of tracks, with axes (time, track, world).
+            at: the number of the condition among those of all parts, with the same axes; the axis
+                of worlds may have size one.
+            inside: whether tracks are present, with axes (time, track).
             static: values of static bits, with axes (world, track).
-            share: how far to move.
+            share: how far to move, from 0 to 1.
             only: the groups that learn.
         """
         worlds, number = edges.shape[-1], len(self.chain.source)
@@ -351,10 +352,10 @@ class Prior:
 
 
 def _shares(count: Tensor, group: Group, stay: Tensor | None) -> Tensor:
-    """Shares of what follows, by part and table; in the last one, where there is no choice, 1.
+    """Shares of values, by part and table; in the last table, without a choice, they are 1.
 
-    Those of all are drawn to no change, those of a memory to those of all, and those of a condition
-    to those of its memory.
+    Shares over all tables are drawn to no change, shares of a memory to those over all, and shares
+    of a condition to those of its memory.
     """
     size, tables = count.shape[-1], count[:, :-1]
     count = tables.unflatten(1, group.shape)  # part, condition, memory, …
@@ -372,6 +373,6 @@ def _drawn_to(count: Tensor, shares: Tensor, weight: float) -> Tensor:
 
 
 def _moved(old: Tensor, target: Tensor, share: float) -> Tensor:
-    """Moved towards a target, which has parts apart."""
+    """Move log-probabilities towards target shares, which have an axis of parts."""
     wanted = target.reshape(old.shape)
     return ((1 - share) * old.exp() + share * wanted).clamp_min(_LEAST).log()

@@ -1,4 +1,4 @@
-"""What worlds are sampled from: a theory, what is given, labels and how far they are trusted."""
+"""The input of sampling: a theory, given facts, labels and rates of wrong labels."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ from fotltn.posterior.structure import Structure, statements
 from fotltn.semantics.sparse import SparseTable
 from fotltn.semantics.tables import Tables
 
-#: What labels are taken to be like if nothing is said: seldom wrong.
+#: The rates of wrong labels by default.
 USUAL = NoiseRates(0.05, 0.05)
 
-#: Where rates begin that are learned.
+#: The rates from which learned rates start.
 _START = NoiseRates(0.1, 0.1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Problem:
-    """What worlds are sampled from.
+    """The input of sampling.
 
     Args:
         theory: the theory. Hard axioms hold in every world; each cell that breaks a soft one makes
             a world less likely by the factor `exp(-weight)`.
-        tables: what is given: a table for each predicate that is not learned.
-        labels: what was observed of the others, perhaps wrongly.
+        tables: the given facts: a table for each predicate that is not learned.
+        labels: facts about learned predicates, some of which may be wrong.
         learned: the predicates that are not given.
-        rates: how often labels of a predicate are wrong; None for rates that are learned. Without
-            a word about a predicate, 5 % of its labels are.
+        rates: the rates of wrong labels, by predicate; None for rates that are learned. The labels
+            of a predicate without rates are wrong in 5 % of cases.
         sampling: how much is sampled.
-        define: what predicates are, beside what hard axioms define.
-        logits: what is known of single cells beside labels, as logarithms of odds.
-        end: what the end of a trace makes of an axiom that it cuts off.
-        parts: in how many parts traces fall that learn apart from each other: the first traces, the
-            next ones, …, as many in each.
+        define: definitions of predicates, in addition to those of hard axioms.
+        logits: further evidence about cells, as log-odds, by predicate.
+        end: how an axiom is read that the end of a trace cuts off.
+        parts: the number of parts that learn separately. Parts have equally many traces, and the
+            traces of a part follow each other.
     """
 
     theory: CheckedTheory
@@ -57,11 +57,11 @@ class Problem:
     parts: int = 1
 
     def said(self) -> Structure:
-        """What the theory says, without what moves together."""
+        """The definitions and clauses of the theory, without kinds of tracks."""
         return statements(self.theory, self.tables, self.learned, define=self.define, end=self.end)
 
     def evidence(self) -> LabelEvidence:
-        """Labels with the rates that sampling begins with."""
+        """The labels, with the rates from which sampling starts."""
         rates = {n: self.rates.get(n, USUAL) or _START for n in self.learned}
         names = [n for n, r in self.rates.items() if r is None and n in self.labels.truth]
         learned = frozenset(names)
@@ -74,7 +74,7 @@ class Problem:
         return EvidenceByPart(self.labels, rates, learned, self.logits, each)
 
     def _labels(self, start: int, size: int) -> Labels:
-        """Those of some traces, which are counted from 0."""
+        """The labels of `size` traces from `start` on, with traces counted from 0."""
         places = {n: index[0] - start for n, index in self.labels.index.items()}
         part = self.labels.take({n: (at >= 0) & (at < size) for n, at in places.items()})
         shifted = {n: torch.cat([i[:1] - start, i[1:]]) for n, i in part.index.items()}
@@ -82,7 +82,7 @@ class Problem:
 
 
 def several(problem: Problem, labels: Sequence[Labels]) -> Problem:
-    """The same theory and facts once for each set of labels, as parts that learn apart."""
+    """Repeat a theory and its facts for each set of labels, as parts that learn separately."""
     number, batch = len(labels), problem.tables.batch
     names = dict.fromkeys(name for one in labels for name in one.index)
     index, truth = {}, {}
@@ -101,7 +101,7 @@ def several(problem: Problem, labels: Sequence[Labels]) -> Problem:
 
 
 def repeated(tables: Tables, number: int) -> Tables:
-    """The same traces so many times; tables of predicates that hold for all of them once."""
+    """Repeat the traces of tables; a table that holds for all traces is not repeated."""
     batch, names = tables.batch, tables.names
 
     def again(some: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -133,5 +133,5 @@ def repeated(tables: Tables, number: int) -> Tables:
 
 
 def _again(table: Tensor, batch: int, number: int) -> Tensor:
-    """A table so many times; one that holds for all traces once."""
+    """Repeat the traces of a table, unless it holds for all traces."""
     return table.repeat(number, *[1] * (table.dim() - 1)) if len(table) == batch else table

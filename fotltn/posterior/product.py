@@ -1,4 +1,4 @@
-"""One automaton for all that a track obeys and remembers, as arrays."""
+"""The product of a track: one automaton for all its axioms and memories, as arrays."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 from fotltn.errors import LimitError
 from fotltn.posterior.automata import Flags, MinimalAutomaton, Numbers, live, merged
 
-#: States times letters times conditions that are tried.
+#: The most steps that are tried: states times letters times conditions.
 MOST_STEPS = 30_000_000
-#: Values that a track may have at a point; a state tells which it was, so that ways are squares.
+#: The most values of a track at a time point; states hold the last one, so ways are squares.
 MOST_LETTERS = 512
-#: States that are left when those alike are merged.
+#: The most states of the product, after equal ones are merged.
 MOST_STATES = 4_000
 
 
@@ -24,8 +24,8 @@ class Part:
 
     Args:
         machine: the automaton.
-        columns: for each of its letters the number of a bit, or the number of bits plus that of a
-            condition.
+        columns: for each of its letters, the number of a bit; or the number of a condition, plus
+            the number of bits.
     """
 
     machine: MinimalAutomaton
@@ -34,15 +34,15 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a track is made of.
+    """The bits, windows and conditions of a product.
 
     Args:
-        bits: how many bits there are.
-        static: those of them that do not change.
-        remembered: those whose last values the state tells.
-        windows: bits and how many earlier points of them the state tells, too.
-        conditions: the values that conditions may have at once, each as bits, in order.
-        laws: the parts whose states are told apart, if that does not take too many states.
+        bits: the number of bits.
+        static: the static bits.
+        remembered: the bits whose last values a state holds.
+        windows: bits, and for how many earlier time points a state holds their values.
+        conditions: the joint values that conditions may have, each as bits, sorted.
+        laws: the parts whose states are kept distinct, unless that takes too many states.
     """
 
     bits: int
@@ -54,7 +54,7 @@ class Shape:
 
 
 def laws_of(parts: Sequence[Part], free: int, bits: int) -> tuple[int, ...]:
-    """The parts that read what is free and conditions alone: what they know is what was."""
+    """The parts that read only free bits and conditions, so that they know only the past."""
     return tuple(
         n for n, part in enumerate(parts)
         if all(column < free or column >= bits for column in part.columns)
@@ -66,17 +66,17 @@ class TrackAutomaton:
     """A deterministic automaton over the values of a track's bits.
 
     Args:
-        letters: the values of all bits of each letter, static ones as 0, with axes (letter, bit).
+        letters: the values of all bits of each letter, with axes (letter, bit); static bits are 0.
         letter: the letter of each way on, with axes (state, way).
-        next: the state it leads to, with axes (condition, state, way); the number of
-            states where it leads nowhere.
+        next: the state that a way leads to, with axes (condition, state, way); the number of
+            states if it leads nowhere.
         accepts: whether a trace may end in a state.
-        starts: for each value of the static bits the first state, or -1.
-        statics: for each state the value of the static bits.
-        last: for each state the remembered bits at the last point, or -1 at the start.
-        before: for each window its bits at the points before, as digits, the latest lowest.
-        laws: for each state those of the parts that are told apart, with axes (state, part); of
-            none if that took too many states.
+        starts: the first state for each value of the static bits, or -1.
+        statics: the value of the static bits of each state.
+        last: the remembered bits of each state at the last time point, or -1 at the start.
+        before: for each window, its bits at earlier time points, as digits, the latest lowest.
+        laws: the states of the laws in each state, with axes (state, part); without parts if that
+            took too many states.
     """
 
     letters: Flags
@@ -91,12 +91,12 @@ class TrackAutomaton:
 
     @property
     def states(self) -> int:
-        """How many states there are."""
+        """The number of states."""
         return len(self.letter)
 
 
 def product(parts: Sequence[Part], shape: Shape) -> TrackAutomaton:
-    """All parts at once.
+    """Build the product of some parts.
 
     Raises:
         LimitError: there are too many states.
@@ -120,7 +120,7 @@ class _Search:
         self.bits = np.zeros((values, shape.bits), dtype=bool)
         for place, bit in enumerate(self.dynamic):
             self.bits[:, bit] = numbers >> place & 1
-        # What every part reads, by the value of the static bits: axes (static, letter, condition).
+        # The word that every part reads, with axes (value of static bits, letter, condition).
         known = np.array(shape.conditions, dtype=np.int64)
         self.read: list[Numbers] = []
         possible: Flags = np.ones((static_values, values, conditions), dtype=bool)
@@ -138,7 +138,7 @@ class _Search:
             self.read.append(word)
             alive = part.machine.live[part.machine.next].any(0)  # by word, from any state
             possible &= np.asarray(alive)[word]
-        # Letters that nothing allows are left out at once.
+        # Letters that no state allows are left out.
         chosen = np.flatnonzero(possible.any(axis=(0, 2)))
         if len(chosen) > MOST_LETTERS:
             raise LimitError(f"a track has {len(chosen):,} letters")
@@ -148,12 +148,12 @@ class _Search:
         self.digits = [_word(self.bits, bits) for bits, _ in shape.windows]
 
     def run(self) -> TrackAutomaton:
-        """Search from the starts, and merge what is alike."""
+        """Search from the first states, and merge equal states."""
         shape = self.shape
         count, letters = 1 << len(shape.static), len(self.bits)
         columns = len(self.parts) + 2 + len(shape.windows)
         first = np.zeros((count, columns), dtype=np.int64)
-        first[:, -1 - len(shape.windows)] = -1  # nothing is remembered
+        first[:, -1 - len(shape.windows)] = -1  # no last values yet
         first[:, len(self.parts)] = np.arange(count)
         numbers = {row.tobytes(): n for n, row in enumerate(first)}
         states, tables, done = [first], [], 0
@@ -188,7 +188,7 @@ class _Search:
         return self._small(every, np.concatenate(tables), count)
 
     def _step(self, states: Numbers) -> tuple[Numbers, Flags]:
-        """The states after every letter and condition, and whether they are any good."""
+        """The states after every letter and condition, and whether they are live."""
         shape, size = self.shape, len(self.parts)
         statics = states[:, size]
         grid = (len(states), len(self.bits), self.conditions)
@@ -212,7 +212,7 @@ class _Search:
         accepts = np.ones(len(states), dtype=bool)
         for place, part in enumerate(self.parts):
             accepts &= part.machine.accepts[states[:, place]]
-        accepts[:starts] = False  # a trace has a point
+        accepts[:starts] = False  # a trace has at least one time point
         flat = table.reshape(len(states), -1)
         nowhere = len(states)
         flat = np.where(flat < 0, nowhere, flat)
@@ -260,7 +260,7 @@ class _Search:
 
 
 def _word(bits: Flags, columns: Sequence[int]) -> Numbers:
-    """Some bits of each letter as a number."""
+    """Some bits of each letter, as a number."""
     word = np.zeros(len(bits), dtype=np.int64)
     for place, column in enumerate(columns):
         word |= bits[:, column].astype(np.int64) << place

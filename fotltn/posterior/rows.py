@@ -1,7 +1,7 @@
 """Formulas over rows of bindings, in many worlds at once.
 
-A row is a trace and an entity for each variable. Quantifiers have rows beneath a row, and only
-those that what is given does not decide, so that the cost follows the facts.
+A row is a trace and an entity for each variable. A quantifier has rows beneath each row: only those
+that given facts do not decide, so that the cost follows the facts.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ from fotltn.semantics.sparse import SparseTable
 from fotltn.semantics.tables import Tables, within
 from fotltn.tree import postorder
 
-#: Bindings beneath a quantifier that are looked at at once, times points.
+#: The most cells beneath a quantifier that are computed at once.
 _CELLS_AT_ONCE = 1 << 26
 
-#: The most rows that the quantifiers of a formula may have.
+#: The most rows beneath a quantifier.
 MOST_ROWS = 1 << 24
 
-#: With so many values, rows beneath are looked at one after the other, for all rows above at once;
-#: unless a row has more than some, or rows with fewer are looked at again too often.
+#: With so many values, a loop over rows beneath is faster than a sum, unless a row has more rows
+#: beneath than the second number, or values are read more often than the third.
 _MANY_VALUES, _MOST_BENEATH, _MOST_REPEATED = 1 << 20, 256, 4
 
 
 @dataclass(slots=True, eq=False)
 class Bindings:
-    """Bindings.
+    """Rows: bindings of variables in traces.
 
     Args:
-        trace: the number of the trace of each.
-        places: for each variable the place on its axis.
-        parent: the row above each, of those beneath a quantifier.
-        cache: what does not depend on the world, by formula.
+        trace: the number of the trace of each row.
+        places: for each variable, the place on its axis.
+        parent: the row above each row, for rows beneath a quantifier.
+        cache: truth that is the same in all worlds, by formula.
         below: the rows beneath quantifiers.
     """
 
@@ -58,13 +58,13 @@ class Bindings:
         return self.trace.shape[0]
 
     def take(self, index: Tensor) -> Bindings:
-        """Some of them."""
+        """Take some rows."""
         parent = None if self.parent is None else self.parent[index]
         return Bindings(self.trace[index], {a: p[index] for a, p in self.places.items()}, parent)
 
 
 def all_rows(tables: Tables, axes: Sequence[c.Axis]) -> Bindings:
-    """Every binding of some variables in every trace, traces first."""
+    """Make every binding of some variables in every trace, sorted by trace."""
     sizes = [tables.batch, *(tables.full_size(a) for a in axes)]
     device = tables.lengths.device
     count = 1
@@ -85,13 +85,13 @@ class RowTruth:
     """Evaluates formulas in normal form over rows.
 
     Attributes:
-        tables: what is given.
-        varying: the predicates whose tables worlds have, with axes (world, trace, arguments …,
-            time).
+        tables: the given facts.
+        varying: the predicates whose tables differ between worlds, with axes (world, trace,
+            arguments …, time).
     """
 
     def __init__(self, tables: Tables, varying: Sequence[str]) -> None:
-        """Over some tables, with predicates that vary between worlds."""
+        """Evaluate over some tables, with predicates that vary between worlds."""
         self.tables, self.varying = tables, frozenset(varying)
         self.times = tables.times
         self._flags: dict[str, Tensor | StatedFacts] = {}
@@ -112,13 +112,13 @@ class RowTruth:
         return self._flags[name]
 
     def lengths(self, rows: Bindings) -> Tensor:
-        """The number of points of the trace of each row."""
+        """The number of time points of the trace of each row."""
         return self.tables.lengths[rows.trace]
 
     # --- terms ---
 
     def numbers(self, term: c.Term, rows: Bindings) -> Tensor:
-        """Entity numbers (or numbers) of a term, with axes (row, time), of time perhaps one."""
+        """The entity numbers (or numbers) of a term, with axes (row, time), or one time point."""
         if isinstance(term, c.Variable):
             places, axis = rows.places[term.axis], term.axis
             if term.column is not None:
@@ -141,7 +141,7 @@ class RowTruth:
     def _gathered(
         self, table: Tensor | StatedFacts, args: Sequence[Tensor], rows: Bindings
     ) -> Tensor:
-        """A given table at terms, with axes (row, time)."""
+        """The values of a given table at terms, with axes (row, time)."""
         trace = rows.trace if table.shape[0] > 1 else torch.zeros_like(rows.trace)
         if all(a.shape[-1] == 1 for a in args):
             index = (trace, *(a[:, 0] for a in args))
@@ -166,7 +166,7 @@ class RowTruth:
     # --- formulas ---
 
     def truth(self, node: c.Formula, rows: Bindings, worlds: Mapping[str, Tensor]) -> Tensor:
-        """The truth of a formula, with axes (world, row, time); of world or time perhaps one."""
+        """The truth of a formula, with axes (world, row, time); each may have size one."""
         return self._truth(node, rows, worlds, {})
 
     def _truth(
@@ -244,17 +244,17 @@ class RowTruth:
                 assert_never(never)
 
     def in_full(self, value: Tensor, rows: Bindings) -> Tensor:
-        """A value with all rows and points."""
+        """Expand a value to all rows and time points."""
         return value.expand(value.shape[0], len(rows), self.tables.horizon)
 
     def beneath(self, node: c.Quantifier, rows: Bindings) -> Bindings:
-        """The rows beneath a quantifier that what is given leaves open."""
+        """The rows beneath a quantifier that given facts leave open."""
         if node not in rows.below:
             rows.below[node] = self._beneath(node, rows)
         return rows.below[node]
 
     def instances(self, axes: Sequence[c.Axis], body: c.Formula) -> Bindings:
-        """The bindings at which what is given leaves open whether a formula is true."""
+        """The bindings at which given facts leave open whether a formula is true."""
         root = Bindings(torch.arange(self.tables.batch, device=self.times.device), {})
         if not axes:
             return root
@@ -290,7 +290,7 @@ class RowTruth:
     def _joined(
         self, node: c.Quantifier, rows: Bindings, decided: Sequence[c.Formula]
     ) -> tuple[Bindings, list[c.Axis]]:
-        """Rows with those variables of a quantifier that facts name, and the variables left."""
+        """Bind variables of a quantifier by facts; return the rows, and the variables left."""
         count = torch.arange(len(rows), device=rows.trace.device)
         outer = {axis: places for axis, places in rows.places.items() if axis not in node.axes}
         start, left = Bindings(rows.trace, outer, count), list(node.axes)
@@ -301,7 +301,7 @@ class RowTruth:
                 continue
             axes = [a.axis for a in atom.args if isinstance(a, c.Variable) and a.column is None]
             facts = self.flags(atom.predicate)
-            # With a variable twice, several facts would name one binding.
+            # If a variable occurred twice, several facts would give one binding.
             if len(set(axes)) == len(atom.args) and isinstance(facts, StatedFacts):
                 atoms.append((axes, facts))
         while usable := [one for one in atoms if set(one[0]) & set(left)]:
@@ -322,7 +322,7 @@ class RowTruth:
     def _bound(
         self, axes: Sequence[c.Axis], facts: StatedFacts, rows: Bindings
     ) -> list[tuple[int, Tensor]]:
-        """The places of facts that rows have a value for."""
+        """The places of facts whose value rows determine, with these values."""
         trace = rows.trace if facts.shape[0] > 1 else torch.zeros_like(rows.trace)
         here = rows.places
         return [(0, trace), *((n, here[a]) for n, a in enumerate(axes, start=1) if a in here)]
@@ -339,7 +339,7 @@ class RowTruth:
         return Bindings(rows.trace[above], places, rows.parent[above])
 
     def _in_order(self, rows: Bindings, axes: Sequence[c.Axis]) -> Bindings:
-        """Rows sorted by the row above, then by variables."""
+        """Sort rows by the row above, then by variables."""
         assert rows.parent is not None
         number = rows.parent
         for axis in axes:
@@ -363,12 +363,12 @@ def _together(chunks: list[Bindings], axes: Sequence[c.Axis], rows: Bindings) ->
 
 
 def some_beneath(value: Tensor, parent: Tensor, rows: int) -> Tensor:
-    """Of which rows some row beneath is true; axes (world, row, …), as of the value.
+    """Whether some row beneath each row is true, with axes (world, row, …), as in `value`.
 
     Args:
         value: the truth of the rows beneath.
-        parent: the row above each of them, in order.
-        rows: how many rows there are above.
+        parent: the row above each of them, sorted.
+        rows: the number of rows above.
     """
     shape = (value.shape[0], rows, *value.shape[2:])
     spread = value.expand(value.shape[0], parent.shape[0], *value.shape[2:])
@@ -380,7 +380,7 @@ def some_beneath(value: Tensor, parent: Tensor, rows: int) -> Tensor:
                 (number.cumsum(0) - at)[above] for at in (number, torch.ones_like(number))
             )
             some = spread.index_select(1, first)
-            for ahead in range(1, most):  # a row with fewer is looked at again
+            for ahead in range(1, most):  # shorter ones read their last row again
                 some |= spread.index_select(1, torch.minimum(first + ahead, last))
             return torch.zeros(shape, dtype=torch.bool).index_copy_(1, above, some)
     total = torch.zeros(shape, dtype=torch.int32, device=value.device)
@@ -388,7 +388,7 @@ def some_beneath(value: Tensor, parent: Tensor, rows: int) -> Tensor:
 
 
 def at_index(table: Tensor, *index: Tensor) -> Tensor:
-    """The cells of tables (world, …) at an index that is the same in all worlds."""
+    """Read cells of tables (world, …) at an index that is the same in all worlds."""
     result: Tensor = table[(slice(None), *index)]  # type: ignore[index]
     return result
 
@@ -399,7 +399,7 @@ def put(table: Tensor, values: Tensor, *index: Tensor) -> None:
 
 
 def _by_row(function: Callable[[Tensor], Tensor], value: Tensor) -> Tensor:
-    """A function of tensors (row, …, time) applied to one with axes (…, row, time)."""
+    """Apply a function of tensors (row, …, time) to a tensor with axes (…, row, time)."""
     leading = value.dim() - 2
     moved = value.movedim(leading, 0)
     result = function(moved.contiguous())

@@ -1,4 +1,4 @@
-"""Sampling, from a theory and labels to a posterior: sweep by sweep, so that it can go on later."""
+"""Sample a posterior from a theory and labels: sweep by sweep, so that a run can resume."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ from fotltn.posterior.shared_worlds import WorldShare
 from fotltn.posterior.structure import Structure, structure
 from fotltn.posterior.weights import LearnedWeights
 
-#: Sweeps after which it is told how far worlds agree.
+#: Progress reports say how far chains agree once in so many sweeps.
 _TOLD = 10
 
-#: After so many quarters of the burn-in, axioms that are still broken count more than all labels.
+#: After so many quarters of the burn-in, axioms that worlds still break outweigh all labels.
 _FIRM = 3
 
 
 @dataclass(frozen=True, slots=True)
 class SamplingProgress:
-    """How far sampling is.
+    """The progress of sampling.
 
     Args:
-        sweep: the number of sweeps that are done.
-        of: how many there will be.
-        counts: whether these count already.
-        mixing: how far worlds agree, if that is known; of several parts, in the first.
-        weights: those of soft axioms, as far as they are learned.
+        sweep: the number of sweeps done.
+        of: the number of sweeps in all.
+        counts: whether the burn-in is over, so that sweeps count.
+        mixing: how far chains agree, if known; with several parts, in the first part.
+        weights: the learned weights of soft axioms.
     """
 
     sweep: int
@@ -58,12 +58,12 @@ def sample(
     """Sample worlds that obey the hard axioms of a theory.
 
     Args:
-        problem: what they are sampled from.
-        report: is told of every sweep.
+        problem: the theory, the facts and the labels.
+        report: called after every sweep.
 
     Raises:
         DataError: labels do not fit, or no world obeys all hard axioms.
-        LimitError: axioms need more states than can be followed.
+        LimitError: axioms need too many states.
     """
     run = SamplingRun(problem)
     while not run.finished:
@@ -79,25 +79,25 @@ def sample_each(
     *,
     report: Callable[[SamplingProgress], None] | None = None,
 ) -> list[Posterior]:
-    """Sample from the same theory and facts with several sets of labels, all of them at once.
+    """Sample from one theory and its facts with several sets of labels, all at once.
 
-    Each has traces of its own, and learns by itself, as if it were alone. On a GPU many take hardly
-    longer than one.
+    Use it to compare sets of labels: on a GPU, many sets take hardly longer than one. Each set has
+    a copy of the traces, and learns as if it were alone.
 
     Args:
-        problem: what worlds are sampled from, but for its labels. Weights that are learned need
-            worlds beside, and are refused.
+        problem: the theory and the facts; its labels are ignored. Learned weights of axioms are
+            refused, because they need worlds without labels.
         labels: the sets of labels.
-        report: is told of every sweep.
+        report: called after every sweep.
 
     Raises:
-        DataError: as of `sample`; one that is at fault refuses all of them.
-        LimitError: likewise.
+        DataError: as for `sample`; one set with an error stops all of them.
+        LimitError: as for `sample`.
     """
     if not labels:
         return []
     if problem.sampling.weights != "given":
-        raise DataError("several sets of labels at once are sampled with weights that are given")
+        raise DataError("several sets of labels can be sampled at once only with given weights")
     run = SamplingRun(several(problem, labels))
     while not run.finished:
         run.sweep()
@@ -107,7 +107,7 @@ def sample_each(
 
 
 def sampler_of(problem: Problem) -> Sampler:
-    """The sampler that `sample` runs; nothing is drawn yet."""
+    """Return the sampler that `sample` runs, before its first sweep."""
     check_input(problem)
     said, problem = problem, mirrored(problem)
     evidence = problem.evidence()
@@ -135,16 +135,16 @@ def _structure(problem: Problem, watched: Collection[str] = ()) -> Structure:
 
 
 class SamplingRun:
-    """Sampling in progress: sweep by sweep, to the end.
+    """A run of the sampler, sweep by sweep.
 
     Attributes:
         sampler: the worlds.
-        done: the number of sweeps that are done.
-        blind: worlds without labels, if something is learned by them.
+        done: the number of sweeps done.
+        blind: worlds without labels, if something is learned from them.
     """
 
     def __init__(self, problem: Problem, share: WorldShare | None = None) -> None:
-        """Nothing is counted yet; if there is a share, several processes move the worlds."""
+        """Start a run; with a share, several processes move the worlds."""
         self.sampler, self.done, self._problem = sampler_of(problem), 0, problem
         self.sampler.share = share
         sampler, self._parts = self.sampler, problem.parts
@@ -165,46 +165,46 @@ class SamplingRun:
         self._density: list[Tensor] = []
         self._stored_at: list[int] = []
         self._enough = False
-        self._broken: dict[str, list[Tensor]] = {}  # by soft axiom, the cells of each world
+        self._broken: dict[str, list[Tensor]] = {}  # the broken cells of each world, by soft axiom
         self._unruly: dict[str, int] = {}
         self._copied = [0] * self._parts
 
     def _by_part(self, worlds: Mapping[str, Tensor]) -> list[dict[str, Tensor]]:
-        """Tables with axes (world, trace, …), part by part."""
+        """Split tables with axes (world, trace, …) into parts."""
         apart = {name: table.unflatten(1, (self._parts, -1)) for name, table in worlds.items()}
         return [
             {name: table[:, part] for name, table in apart.items()} for part in range(self._parts)
         ]
 
     def go_beside(self) -> None:
-        """Sample worlds without labels, too."""
+        """Also sample worlds without labels."""
         self.blind = self.blind or BlindWorlds(self.sampler)
         self.blind.sampler.share = self.sampler.share
 
     @property
     def total(self) -> int:
-        """How many sweeps there are."""
+        """The number of sweeps in all."""
         return self._how.burn_in + self._how.sweeps
 
     @property
     def finished(self) -> bool:
-        """Whether all sweeps are done, or those that are done are enough."""
+        """Whether all sweeps are done, or chains agree after fewer."""
         return self._enough or self.done >= self.total
 
     @property
     def reason(self) -> str:
-        """Why sampling ended."""
+        """The reason why sampling ended."""
         if self._enough:
             return f"chains agree after {self.done} of {self.total} sweeps"
         return f"all {self.total} sweeps are done"
 
     @property
     def counted(self) -> int:
-        """How many sweeps count so far."""
+        """The number of sweeps that count so far."""
         return max(0, self.done - self._how.burn_in)
 
     def sweep(self) -> None:
-        """Move all worlds once, and count."""
+        """Move all worlds once; after the burn-in, count them."""
         sampler, how = self.sampler, self._how
         sampler.sweep(self.done)
         if self.blind is not None and self.done < how.burn_in:
@@ -246,7 +246,7 @@ class SamplingRun:
             self._broken.setdefault(name, []).append(costs)
 
     def _thin(self, look: int) -> None:
-        """Forget stored worlds, but for those next to where worlds are stored until a look."""
+        """Keep only the stored worlds that are nearest to the sweeps stored until a look."""
         wanted = [at for at in range(1, self.counted + 1) if self._how.stores(at, look)]
         places = sorted({
             min(range(len(self._stored_at)), key=lambda n: abs(self._stored_at[n] - at))
@@ -259,20 +259,20 @@ class SamplingRun:
                 by_name[name] = [parts[place] for place in places]
 
     def _refuse(self, moment: Literal["first", "burnt in", "last"]) -> None:
-        """Stop if no world can obey all hard axioms."""
+        """Raise an error if no world can obey all hard axioms."""
         from fotltn.posterior.contradictions import refuse
 
         refuse(self.sampler, moment)
 
     def progress(self) -> SamplingProgress:
-        """How far it is; how far worlds agree is told of every tenth sweep."""
+        """The progress so far; every tenth sweep, it says how far chains agree."""
         told = self.counted > 0 and (self.counted % _TOLD == 0 or self._enough)
         mixing = self._mixing[0].report(self._problem.learned) if told else None
         weights = self.sampler.learned_weights
         return SamplingProgress(self.done, self.total, self.counted > 0, mixing, weights)
 
     def result(self) -> Posterior:
-        """What all sweeps came to.
+        """Return the posterior of all sweeps.
 
         Raises:
             NoWorldError: worlds break hard axioms.
@@ -281,21 +281,21 @@ class SamplingRun:
         return one
 
     def results(self) -> list[Posterior]:
-        """The same, part by part."""
+        """Return the posterior of each part."""
         sampler, how = self.sampler, self._how
         self._refuse("last")
         if names := [n for n, worlds in self._unruly.items() if worlds]:
             most = max(self._unruly.values())
             raise NoWorldError(
                 Diagnostic(
-                    f"{most} of the worlds that count break {listing(names)}: they had not come "
-                    "to obey when they began to count",
-                    hint=f"more time, as burn_in = {2 * how.burn_in}",
+                    f"{most} of the worlds that count break {listing(names)}: the burn-in ended "
+                    "before they obeyed",
+                    hint=f"sample with a longer burn-in, such as burn_in = {2 * how.burn_in}",
                 )
             )
         plan, tables = sampler.structure, sampler.known
         learned = tuple(n for n in self.learned if n in self._problem.learned)
-        if len(learned) < len(self.learned):  # more was drawn than the problem speaks of
+        if len(learned) < len(self.learned):  # some drawn predicates are not in the problem
             said = self._problem.said()
             plan, tables = replace(said, tied=plan.tied, watched=plan.watched), self._problem.tables
         sums = self._by_part({n: self._sums[n].unsqueeze(0) for n in learned})
@@ -313,10 +313,10 @@ class SamplingRun:
             for part in range(self._parts)
         ]  # fmt: skip
 
-    # --- to go on later ---------------------------------------------------------------------------
+    # --- to resume later --------------------------------------------------------------------------
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """All that the rest depends on, of one part: tensors, and what JSON can hold."""
+        """Return everything that a resumed run needs: tensors, and data for JSON; of one part."""
         sampler = self.sampler
         tensors = {"generator": sampler.generator.get_state()}
         for name in self.learned:
@@ -348,11 +348,11 @@ class SamplingRun:
         }
 
     def restore(self, tensors: Mapping[str, Tensor], document: Mapping[str, Any]) -> None:
-        """Go on from a state, of the same task.
+        """Resume from a state of the same task.
 
         Raises:
-            KeyError: something is missing.
-            ValueError: something is another thing.
+            KeyError: part of the state is missing.
+            ValueError: part of the state is of another task.
         """
         sampler, device = self.sampler, self.sampler.known.lengths.device
         self.done = document["done"]
@@ -370,11 +370,11 @@ class SamplingRun:
         self._density = [part.to(device).unsqueeze(-1) for part in tensors.get("density", ())]
         counted, snapshots = self.counted, len(self._density)
         if len(self._stored_at) != snapshots:
-            raise ValueError("it has another number of worlds than it says")
+            raise ValueError("the number of its worlds is not the one it states")
         for name in self.learned:
             table = sampler.tables[name]
             table.copy_(unpacked(tensors[f"worlds/{name}"], table.shape))
-            self._sums[name] = like(self._sums[name], tensors[f"sums/{name}"], "the sums", name)
+            self._sums[name] = like(self._sums[name], tensors[f"sums/{name}"], "the sum of", name)
             if snapshots:
                 shape = (snapshots, *table.shape)
                 self._stored[name] = [*unpacked(tensors[f"stored/{name}"], shape).to(device)]
@@ -387,7 +387,7 @@ class SamplingRun:
             tables = getattr(sampler.prior, part)
             for names, table in tables.items():
                 new = tensors[f"prior/{part}/{','.join(names)}"]
-                tables[names] = like(table, new, "what is learned of", listing(names))
+                tables[names] = like(table, new, "the prior of", listing(names))
         if self.blind is not None:
             self.blind.restore(
                 {n.removeprefix("blind/"): t for n, t in tensors.items() if n.startswith("blind/")}
@@ -396,16 +396,16 @@ class SamplingRun:
             spread = self._weights.spread
             self._weights.spread = like(spread, tensors["spread"], "the spread of broken cells")
             if {*document["scales"]} != {*sampler.scales}:
-                raise ValueError("weights of other axioms were learned")
+                raise ValueError("it has learned weights of other axioms")
             sampler.scales.update({n: float(document["scales"][n]) for n in sampler.scales})
 
 
 def like(old: Tensor, new: Tensor, *what: str) -> Tensor:
-    """A tensor in place of another one.
+    """Return a tensor that replaces another one.
 
     Raises:
-        ValueError: it has another shape or type, or numbers that are none.
+        ValueError: it has another shape or type, or a number that is not finite.
     """
     if new.shape != old.shape or new.dtype != old.dtype or not bool(new.isfinite().all()):
-        raise ValueError(f"{' '.join(what)} is another thing")
+        raise ValueError(f"{' '.join(what)} does not fit")
     return new.to(old.device)

@@ -1,4 +1,4 @@
-"""The sampler: worlds, moved kind by kind, sweep after sweep."""
+"""The sampler: it moves worlds, kind by kind, sweep after sweep."""
 
 from __future__ import annotations
 
@@ -24,14 +24,13 @@ from fotltn.posterior.structure import Structure
 from fotltn.posterior.swaps import DensityTerm, Swaps
 from fotltn.semantics.tables import Tables
 
-#: So many times worlds are drawn to see which axioms follow from others.
+#: The number of sweeps that test which axioms follow from others.
 _PROBES = 8
 
-
-#: How far learned rates of wrong labels move, beside how far worlds say.
+#: Learned rates of wrong labels move so many times as far as worlds say.
 _FURTHER = 1.6
 
-#: After fewer sweeps than this it is not looked whether they are enough.
+#: Chains are not compared after fewer sweeps than this.
 _LEAST_LOOK = 8
 
 
@@ -40,16 +39,16 @@ class Sampling:
     """How much is sampled.
 
     Args:
-        worlds: how many worlds are sampled at once, independently of each other.
-        burn_in: sweeps before the first that counts; ties between tracks count more and more.
-        sweeps: those that count; with `enough`, at most.
-        enough: effective draws of a fact, in the median of each predicate, that are enough if
-            chains agree, too; 0 if all sweeps are to be done.
-        stored: how many of these leave their worlds behind.
-        seed: of all draws.
+        worlds: the number of worlds, which are sampled independently of each other.
+        burn_in: the sweeps that do not count; in these, ties between tracks gain strength.
+        sweeps: the sweeps that count; with `enough`, at most.
+        enough: sampling ends early if chains agree and worlds are worth so many independent draws
+            of a fact, in the median of each predicate; 0 to do all sweeps.
+        stored: the number of sweeps whose worlds are stored.
+        seed: the seed of all draws.
         learn: whether the prior of tracks is learned.
         weights: the soft axioms whose weights are learned: none ("given"), all ("learned"), or
-            those named.
+            the named ones.
     """
 
     worlds: int = 32
@@ -63,18 +62,18 @@ class Sampling:
 
     @property
     def looks(self) -> tuple[int, ...]:
-        """After how many sweeps that count it is looked if they are enough; at last, all."""
+        """After how many counted sweeps chains are compared; the last number is that of all."""
         early = (self.sweeps // 4, self.sweeps // 2) if self.enough else ()
         return (*(look for look in early if look >= _LEAST_LOOK), self.sweeps)
 
     def stores(self, counted: int, look: int) -> bool:
-        """Whether a sweep leaves its worlds behind: at equal distances until a look, with that."""
+        """Whether the worlds of a sweep are stored: at equal distances, up to a look."""
         number = min(self.stored, look)
         return counted * number // look > (counted - 1) * number // look
 
     @property
     def settled(self) -> int:
-        """The sweep of the burn-in after which worlds should obey."""
+        """The sweep of the burn-in after which worlds should obey the hard axioms."""
         return int(0.8 * self.burn_in)
 
     @property
@@ -83,11 +82,11 @@ class Sampling:
         return next(sweep for sweep in itertools.count() if self.heat(sweep) >= 1)
 
     def heat(self, sweep: int) -> float:
-        """How much ties count in a sweep."""
+        """The strength of ties in a sweep, from 0.1 to 1."""
         return min(1.0, 0.1 + 0.9 * sweep / max(1.0, 0.6 * self.burn_in))
 
     def share(self, sweep: int) -> float:
-        """How far what is learned moves in a sweep; not at all after the burn-in."""
+        """How far learned numbers move in a sweep; after the burn-in, 0."""
         if sweep >= self.burn_in:
             return 0.0
         late = sweep - self.settled
@@ -96,8 +95,9 @@ class Sampling:
     def trust(self, sweep: int) -> float:
         """How far rates of wrong labels move in a sweep.
 
-        As long as ties do not count in full, labels seem to be worse than they are. Then rates move
-        further than worlds say, as each sweep shows but a part of how wrong they are.
+        While ties do not count in full, labels seem worse than they are, and rates do not move.
+        After that, rates move further than worlds say, because one sweep shows only part of the
+        error of a rate.
         """
         if self.heat(sweep) < 1:
             return 0.0
@@ -105,20 +105,20 @@ class Sampling:
 
 
 class Sampler:
-    """Worlds that are sampled.
+    """Sampled worlds, and the moves that change them.
 
     Attributes:
-        tables: the worlds: for each predicate truth values with axes (world, trace, arguments …,
+        tables: the worlds: truth values of each predicate, with axes (world, trace, arguments …,
             time).
-        firm: whether hard axioms that tie tracks count more than all that speaks for a track.
-        scales: by soft axiom whose weight is learned, how many times the written one it is.
+        firm: whether hard axioms that tie tracks outweigh all other evidence about a track.
+        scales: the learned weights of soft axioms, as multiples of the written weights.
     """
 
     def __init__(
         self, structure: Structure, tables: Tables, evidence: LabelEvidence, sampling: Sampling,
         scales: dict[str, float] | None = None,
     ) -> None:  # fmt: skip
-        """Worlds that differ, and obey nothing yet; those beside others share their scales."""
+        """Make worlds that differ and do not obey axioms yet; blind worlds are given `scales`."""
         self.structure, self.known, self.evidence = structure, tables, evidence
         self.sampling = sampling
         device = tables.lengths.device
@@ -151,22 +151,22 @@ class Sampler:
         self.formulas = {n: nnf(d.formula) for n, d in structure.definitions.items()}
         self._defined = self.firm = False
         self.share: WorldShare | None = None  # if several processes move these worlds
-        self._obeying: Tensor | None = None  # as the last sweep left it, if that looked
+        self._obeying: Tensor | None = None  # after the last sweep, if it checked
         self._open: dict[Clause, Bindings] = {}
         self.teaches: list[frozenset[tuple[str, ...]]] = []
         taken: set[tuple[str, ...]] = set()
-        for mover in self.movers:  # what several movers share is learned by the first
+        for mover in self.movers:  # the first mover learns the prior that several share
             names = frozenset(mover.prior.names) - taken
             self.teaches.append(names)
             taken |= names
         self.swaps = Swaps(self)
 
     def _scatter(self) -> None:
-        """Begin each world elsewhere, so that chains which do not mix show it.
+        """Begin each world elsewhere, so that a comparison of chains reveals bad mixing.
 
-        In every fourth world nothing is true. In the next ones everything is, or all or nothing of
-        each predicate, or all or nothing of each of its facts over time. Who is not there has no
-        true facts.
+        Of each four worlds, the first has no true facts, the second has only true facts, the third
+        has all or none of each predicate, and the fourth has each fact always or never. Absent
+        entities have no true facts.
         """
         device = self.generator.device
         kind = torch.arange(self.sampling.worlds, device=device) % 4
@@ -189,7 +189,7 @@ class Sampler:
 
     @property
     def weights(self) -> dict[str, float]:
-        """The weights of soft axioms as they are now."""
+        """The present weights of soft axioms."""
         return {
             one.axiom: one.weight * self.scales.get(one.axiom, 1.0)
             for one in self.structure.clauses
@@ -198,7 +198,7 @@ class Sampler:
 
     @property
     def learned_weights(self) -> dict[str, float]:
-        """Those of them that are learned."""
+        """The present weights of soft axioms whose weight is learned."""
         weights = self.weights
         return {name: weights[name] for name in self.scales}
 
@@ -216,10 +216,10 @@ class Sampler:
         return there
 
     def rejoin(self) -> list[int]:
-        """Let worlds that break hard axioms go on from others that do not, if there are any.
+        """Replace worlds that break hard axioms by copies of worlds that obey, if there are any.
 
         Returns:
-            How many did, by part.
+            The number of replaced worlds in each part.
         """
         copied, parts = [0] * self.evidence.parts, self.evidence.parts
         wrong = (self.broken_by_trace() > 0).unflatten(1, (parts, -1)).any(-1)
@@ -237,7 +237,7 @@ class Sampler:
         return copied
 
     def define(self) -> None:
-        """Compute what is defined from what is free, unless it is known."""
+        """Compute defined predicates from free ones, unless they are up to date."""
         if self._defined:
             return
         self._defined = True
@@ -251,20 +251,20 @@ class Sampler:
         table.copy_(full[..., : table.shape[-1]].reshape(table.shape))
 
     def define_anew(self, names: Collection[str]) -> None:
-        """Compute some of what is defined from what is free, which has changed."""
+        """Compute some defined predicates from free ones, which have changed."""
         for name, formula in self.formulas.items():
             if name in names:
                 self._define(name, formula)
 
     def moved(self) -> None:
-        """Look again at what worlds obey, which were replaced."""
+        """Note that worlds were replaced, so that watched axioms are checked again."""
         self._obeying = None
 
     def sweep(self, number: int) -> None:
-        """Move every kind once, and learn.
+        """Move every kind of track once, and learn.
 
-        Axioms that are watched are almost never broken. A trace that begins to break one goes back,
-        as soon as worlds should obey.
+        Worlds almost never break a watched axiom. Once worlds should obey, a trace that begins to
+        break one goes back to its state before the sweep.
         """
         watched = [one for one in self.structure.clauses if one.axiom in self.structure.watched]
         if not watched or number < self.sampling.settled:
@@ -282,13 +282,13 @@ class Sampler:
         self._obeying = obeyed | now
 
     def _obeyed(self, clauses: Sequence[Clause]) -> Tensor:
-        """Which traces of which worlds obey some clauses, with axes (world, trace)."""
+        """Whether traces obey some clauses, with axes (world, trace)."""
         return self.false_by_trace(clauses, any_point=True) == 0
 
     def false_by_trace(self, clauses: Sequence[Clause], *, any_point: bool = False) -> Tensor:
-        """At how many bindings and points clauses are false, with axes (world, trace).
+        """Count the cells in which clauses are false, with axes (world, trace).
 
-        If it is told so, all points of a binding count as one, which is counted sooner.
+        With `any_point`, count the bindings that have such a cell, which is faster.
         """
         worlds, traces = self.sampling.worlds, self.known.batch
         total = torch.zeros(worlds, traces, dtype=torch.int64, device=self.row_truth.times.device)
@@ -301,7 +301,7 @@ class Sampler:
         heat, share = self.sampling.heat(number), self.sampling.share(number)
         for mover, names in zip(self.movers, self.teaches, strict=True):
             self.define()
-            # Others may have taught what it shares.
+            # Other movers may have changed the prior that this one shares.
             mover.stale |= bool(share) or mover.firm != self.firm
             mover.firm, mover.lazy = self.firm, self.firm and bool(share)
             self._move(mover, heat)
@@ -317,7 +317,7 @@ class Sampler:
                 mover.stale = True
 
     def _move(self, mover: Mover, heat: float) -> None:
-        """Move all worlds; where processes share them, some, and be told of the others."""
+        """Move all worlds; if processes share worlds, move some and receive the others."""
         if self.share is None:
             mover.move(self.tables, self.generator, heat)
             return
@@ -337,24 +337,24 @@ class Sampler:
                 self.tables[name] = table
 
     def snapshot(self) -> dict[str, Tensor]:
-        """The worlds of all learned predicates, as they are."""
+        """Copy the worlds of all learned predicates."""
         names = (*self.structure.free, *self.structure.definitions)
         return {name: self.tables[name].clone() for name in names}
 
     def broken(self) -> dict[str, Tensor]:
-        """For each hard axiom in how many cells each world breaks it."""
+        """Count the cells of each world that break each hard axiom."""
         return self.false_cells([one for one in self.structure.clauses if one.weight is None])
 
     def broken_by_trace(self) -> Tensor:
-        """At how many bindings and points hard axioms are broken, with axes (world, trace)."""
+        """Count the cells that break hard axioms, with axes (world, trace)."""
         return self.false_by_trace([one for one in self.structure.clauses if one.weight is None])
 
     def soft(self) -> dict[str, Tensor]:
-        """For each soft axiom in how many cells each world breaks it, with axes (world, part)."""
+        """Count the cells that break each soft axiom, with axes (world, part)."""
         return self._by_part([one for one in self.structure.clauses if one.weight is not None])
 
     def false_cells(self, clauses: Sequence[Clause]) -> dict[str, Tensor]:
-        """For each axiom of some clauses in how many cells each world breaks it."""
+        """Count the cells of each world that break some clauses, by axiom."""
         return {axiom: cells.sum(1) for axiom, cells in self._by_part(clauses).items()}
 
     def _by_part(self, clauses: Sequence[Clause]) -> dict[str, Tensor]:
@@ -366,7 +366,7 @@ class Sampler:
         return result
 
     def _false(self, clause: Clause) -> tuple[Bindings, Tensor]:
-        """Bindings of a clause, and where it is false, with axes (world, binding, time)."""
+        """The bindings of a clause, and whether it is false, with axes (world, binding, time)."""
         if clause not in self._open:
             self._open[clause] = self.row_truth.instances(clause.axes, clause.body)
         rows = self._open[clause]
@@ -375,12 +375,12 @@ class Sampler:
         return rows, ~full & self.known.inside[rows.trace]
 
     def density(self) -> Tensor:
-        """The logarithm of how likely each world is, up to a constant, with axes (world, part)."""
+        """The log-probability of each world, up to a constant, with axes (world, part)."""
         parts: Tensor = self.density_by_trace().unflatten(1, (self.evidence.parts, -1)).sum(2)
         return parts
 
     def density_by_trace(self) -> Tensor:
-        """The same, with axes (world, trace)."""
+        """The log-probability of each world, up to a constant, with axes (world, trace)."""
         total = torch.zeros(
             self.sampling.worlds, self.known.batch, dtype=torch.float64,
             device=self.row_truth.times.device,
@@ -390,7 +390,7 @@ class Sampler:
         return total
 
     def density_terms(self) -> list[DensityTerm]:
-        """What adds to the logarithm of how likely worlds are, as long as nothing is learned."""
+        """The terms of the log-probability of worlds, valid until something is learned."""
         structure = self.structure
         soft = [clause for clause in structure.clauses if clause.weight is not None]
         return [
@@ -406,7 +406,7 @@ class Sampler:
         ]
 
     def _odds(self, name: str) -> Tensor:
-        """The logarithms of the odds of all cells of a predicate."""
+        """The log-odds of all cells of a predicate."""
         return self.evidence.odds(name, self.tables[name].shape[1:], self.row_truth.times.device)
 
     def _weighed(self, name: str, odds: Tensor) -> Tensor:
@@ -418,10 +418,10 @@ class Sampler:
 
 
 def unbroken(structure: Structure, tables: Tables, evidence: LabelEvidence) -> list[str]:
-    """The hard axioms between tracks that no world breaks in which each track obeys its own.
+    """The hard axioms between tracks that no world breaks if each track obeys its own axioms.
 
-    They follow from definitions, from the others or from labels; some worlds are drawn to see that,
-    by the prior alone, and by labels as well.
+    These axioms follow from definitions, from other axioms or from labels. To find them, some
+    worlds are drawn: first from the prior alone, then with labels.
     """
     names = {
         factor.axiom
@@ -429,7 +429,7 @@ def unbroken(structure: Structure, tables: Tables, evidence: LabelEvidence) -> l
         for factor in kind.factors
         if factor.weight is None and factor.labelled is None
     }
-    # What some track obeys by itself would seem to follow here, because it does obey.
+    # An axiom that the automaton of some track obeys would only seem to follow.
     names -= {name for kind in structure.kinds for name, _ in kind.parts}
     if not names:
         return []
@@ -450,9 +450,10 @@ def unbroken(structure: Structure, tables: Tables, evidence: LabelEvidence) -> l
 
 
 def obeyed_among_ties(structure: Structure, tables: Tables, evidence: LabelEvidence) -> list[str]:
-    """Those of the watched axioms that worlds obey, too, where ties between tracks are followed.
+    """The watched axioms that worlds still obey if ties between tracks count.
 
-    That someone leads seems to follow from there being many; but not if at most one may.
+    An example of one that they do not: "someone leads" seems to follow if there are many entities,
+    but not if another axiom says that at most one leads.
     """
     names = structure.watched
     factors = [factor for kind in structure.kinds for factor in kind.factors]

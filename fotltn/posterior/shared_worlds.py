@@ -1,8 +1,8 @@
-"""Worlds that several processes move together: each moves some of them, and all are told all.
+"""Worlds that several processes move together: each moves some, and sends them to the others.
 
-Every process holds all worlds, and computes alike what depends on all of them: what is learned, how
-far chains agree, what is counted. Random numbers are drawn for all worlds by every process, which
-uses those of its own. So what comes out does not depend on how many processes there are.
+Every process holds all worlds, and computes everything that depends on all of them: learning,
+agreement of chains, and counts. Every process draws the random numbers of all worlds, and uses
+those of its worlds. The result therefore does not depend on the number of processes.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from fotltn.sharing import ranges
 
 @dataclass(frozen=True, slots=True)
 class WorldShare:
-    """This process among those that move worlds.
+    """The share of this process in moving worlds.
 
     Args:
-        number: of this one, from 0.
-        count: of all.
-        tell: tells bytes to all, and returns those of each; all know how many each has.
+        number: the number of this process, from 0.
+        count: the number of processes.
+        tell: sends bytes to all processes, and returns the bytes of each; all processes know how
+            many bytes each sends.
     """
 
     number: int
@@ -32,13 +33,13 @@ class WorldShare:
     tell: Callable[[Tensor, Sequence[int]], list[Tensor]]
 
     def moved(self, worlds: int) -> range:
-        """The worlds that this process moves; two at least, as one alone is computed otherwise."""
+        """The worlds that this process moves; at least two, as one is computed differently."""
         mine = ranges(worlds, self.count)[self.number]
         start = min(mine.start, max(0, worlds - 2))
         return range(start, min(worlds, max(mine.stop, start + 2)))
 
     def all_worlds(self, tables: Mapping[str, Tensor], worlds: int) -> dict[str, Tensor]:
-        """Tables of all worlds, of which those that this process has moved are given."""
+        """Exchange worlds: from the tables that this process moved, to the tables of all worlds."""
         shares, moved = ranges(worlds, self.count), self.moved(worlds)
         mine = shares[self.number]
         part = slice(mine.start - moved.start, mine.stop - moved.start)
@@ -58,12 +59,12 @@ class WorldShare:
 
 @dataclass(frozen=True, slots=True)
 class WorldDraws:
-    """Random numbers of some worlds, as they are drawn for all.
+    """Random numbers of some worlds, drawn together with those of all worlds.
 
     Args:
-        generator: of random numbers.
-        total: how many worlds there are.
-        mine: those whose numbers are wanted.
+        generator: the source of random numbers.
+        total: the number of all worlds.
+        mine: the worlds whose numbers are used.
     """
 
     generator: torch.Generator
@@ -71,7 +72,7 @@ class WorldDraws:
     mine: range
 
 
-#: What random numbers come from.
+#: A source of random numbers.
 Randomness = torch.Generator | WorldDraws
 
 
@@ -79,14 +80,14 @@ def uniform(
     shape: Sequence[int], draws: Randomness, *, world: int, device: torch.device,
     dtype: torch.dtype | None = None,
 ) -> Tensor:  # fmt: skip
-    """Numbers from 0 to 1.
+    """Draw numbers from 0 to 1.
 
     Args:
-        shape: of the result.
-        draws: what they come from.
+        shape: the shape of the result.
+        draws: the source of random numbers.
         world: the axis of worlds.
-        device: where to put them.
-        dtype: of the numbers.
+        device: the device of the result.
+        dtype: the type of the numbers.
     """
     if isinstance(draws, torch.Generator):
         return torch.rand(*shape, generator=draws, device=device, dtype=dtype)
@@ -97,5 +98,5 @@ def uniform(
 
 
 def all_of(draws: Randomness, worlds: int) -> int:
-    """How many worlds there are, of which some are drawn."""
+    """The number of all worlds, if only some are drawn here."""
     return worlds if isinstance(draws, torch.Generator) else draws.total

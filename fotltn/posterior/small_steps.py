@@ -1,6 +1,6 @@
-"""Steps over time on small arrays, where a call costs more than its numbers.
+"""Steps over time on small arrays, where a call costs more than the arithmetic.
 
-On a CPU they are NumPy's, on the same memory: a call costs a fifth of what PyTorch's costs.
+On a CPU, NumPy computes them on the same memory: a call costs a fifth of a call of PyTorch.
 """
 
 from __future__ import annotations
@@ -14,15 +14,17 @@ from torch import Tensor
 
 
 class BackSteps:
-    """Weighs all ways on from states, point after point, backwards."""
+    """Weighs all successors of states, backwards from time point to time point."""
 
     def __init__(self, later: Tensor, target: Tensor, ways: int) -> None:
-        """Nothing is weighed yet.
+        """Prepare steps.
 
         Args:
-            later: what lies behind states, with axes (time, state, track, world).
-            target: where ways lead to: the first way of each state, then the second, ….
-            ways: how many each state has.
+            later: the weights of everything that may follow states, with axes (time, state, track,
+                world); steps write to it.
+            target: the states that ways lead to: of the first way of each state, then of the
+                second, and so on.
+            ways: the number of ways of each state.
         """
         self._later, self._target, self._ways = later.flatten(2), target, ways
         self._arrays: tuple[NDArray[Any], NDArray[Any]] | None = None
@@ -31,14 +33,14 @@ class BackSteps:
             self._behind = np.empty((len(target), self._later.shape[2]))
 
     def begin(self, by_way: Tensor) -> None:
-        """Go on with what ways weigh at some points, with axes (point, way, track, world)."""
+        """Set the weights of ways at the next time points, with axes (point, way, track, world)."""
         self._by_way = by_way.flatten(2)
         if self._arrays is not None:
             self._array: NDArray[Any] = self._by_way.numpy()
             self._sums = self._array.reshape(len(by_way), self._ways, -1, self._array.shape[2])
 
     def step(self, place: int, time: int) -> None:
-        """Multiply what ways weigh at a point by what lies behind them, and sum it up by state."""
+        """Multiply weights of ways by the weights of what follows, and sum over each state."""
         if self._arrays is None:
             by_way = self._by_way[place]
             by_way *= self._later[time + 1].index_select(0, self._target)
@@ -51,13 +53,13 @@ class BackSteps:
 
 
 def followed(places: Tensor, target: Tensor, state: Tensor, lengths: Tensor) -> Tensor:
-    """The ways that are taken, with axes (time, draw).
+    """Follow the ways of draws; return them with axes (time, draw).
 
     Args:
-        places: the way that would be taken from every state, with axes (time, state, draw).
-        target: where ways lead to.
+        places: the way that a draw would take from every state, with axes (time, state, draw).
+        target: the states that ways lead to.
         state: the first state of each draw.
-        lengths: the number of points of each draw, after which the state stays.
+        lengths: the number of time points of each draw, after which the state stays.
     """
     times, _, draws = places.shape
     least = int(lengths.min()) if len(lengths) else 0

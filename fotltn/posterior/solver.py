@@ -1,6 +1,7 @@
-"""Whether clauses of literals can be true together, by a search that learns from its conflicts.
+"""A solver that decides whether clauses of literals can all be true; it learns from conflicts.
 
-A literal is a number: `2 * variable` for a variable that is true, one more for one that is false.
+A literal is a number: `2 * variable` if the variable is true, and `2 * variable + 1` if it is
+false.
 """
 
 from __future__ import annotations
@@ -10,15 +11,15 @@ from heapq import heappop, heappush
 
 
 class Solver:
-    """Clauses over variables that are numbered as they are made.
+    """Clauses over variables, which are numbered from 0.
 
     Attributes:
         model: the values of all variables, after a search that succeeded.
-        core: assumptions that cannot all be true, after one that failed.
+        core: assumptions that cannot all be true, after a search that failed.
     """
 
     def __init__(self) -> None:
-        """No clauses yet."""
+        """Begin without clauses."""
         self.model: list[bool] = []
         self.core: set[int] = set()
         self._possible = True
@@ -35,7 +36,7 @@ class Solver:
         self._bump = 1.0
 
     def variable(self, phase: bool) -> int:
-        """A new variable, with the value that is tried first; its literal if it is true."""
+        """Make a variable; return its true literal. `phase` is the value that is tried first."""
         number = len(self._level)
         self._watches += [[], []]
         self._value += [None, None]
@@ -47,7 +48,7 @@ class Solver:
         return 2 * number
 
     def add(self, literals: Iterable[int]) -> None:
-        """One of these literals must be true."""
+        """Add a clause: one of these literals must be true."""
         self._cancel(0)
         clause = list(dict.fromkeys(literals))
         if any(one ^ 1 in clause for one in clause):
@@ -68,7 +69,7 @@ class Solver:
 
         Args:
             assumptions: literals.
-            effort: how many conflicts the search may run into.
+            effort: the most conflicts of the search.
         """
         self._cancel(0)
         self.core = set()
@@ -126,7 +127,7 @@ class Solver:
         self._head = start
 
     def _propagate(self) -> list[int] | None:
-        """Set what follows; a clause that became false, if there is one."""
+        """Set literals that follow; return a clause that became false, if any."""
         value, watches = self._value, self._watches
         while self._head < len(self._trail):
             false = self._trail[self._head] ^ 1
@@ -154,7 +155,7 @@ class Solver:
         return None
 
     def _next(self) -> int | None:
-        """The variable to decide: one that was in many conflicts."""
+        """The variable to decide next: the one in most conflicts, if any is open."""
         while self._heap:
             _, number = heappop(self._heap)
             if self._value[2 * number] is None:
@@ -164,7 +165,7 @@ class Solver:
     # --- conflicts ---
 
     def _learn(self, conflict: list[int]) -> None:
-        """Add the clause that a conflict teaches, and go back to where it decides something."""
+        """Add the clause that a conflict teaches, and go back to where it sets a literal."""
         seen: set[int] = set()
         learned: list[int] = []
         place, open_, reason = len(self._trail), 0, conflict
@@ -207,7 +208,7 @@ class Solver:
             heappush(self._heap, (-self._activity[number], number))
 
     def _blamed(self, wanted: int) -> set[int]:
-        """The assumptions that make one of them false, and that one."""
+        """The assumptions that contradict an assumption, with that assumption."""
         core, stack, seen = {wanted}, [wanted ^ 1], set[int]()
         while stack:
             literal = stack.pop()

@@ -1,7 +1,7 @@
-"""When the entities of tracks are there: tracks are drawn from when these come until they leave.
+"""Spans of tracks: a track is drawn from the arrival of its entities until they leave.
 
-Before and after, nothing of a track is true. What its automaton makes of that is found once: the
-states in which a track may be when its entities come, and what each state is worth when they leave.
+Before and after its span, no fact of a track is true. The effect on its automaton is computed once:
+the states that a track may be in on arrival, and the worth of each state on leaving.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from fotltn.posterior.track_weights import Weights
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrackSpans:
-    """From when to when tracks are drawn.
+    """The spans in which tracks are drawn.
 
     Args:
-        begins: the first point of each track.
-        lengths: how many points there are from there; 0 for a track that is never there.
-        first: what it is worth to begin in a state, with axes (track, state).
-        last: what it is worth to end in one.
+        begins: the first time point of each track.
+        lengths: the number of time points of each track; 0 if its entities are never present.
+        first: the worth of beginning in a state, with axes (track, state).
+        last: the worth of ending in a state, with axes (track, state).
     """
 
     begins: Tensor
@@ -35,7 +35,7 @@ class TrackSpans:
     last: Tensor
 
     def late(self, times: Tensor) -> Tensor:
-        """Where tracks begin that begin later than their traces, with axes (track, time)."""
+        """Where tracks begin, if later than their traces, with axes (track, time)."""
         begins = self.begins.unsqueeze(-1)
         return (times == begins) & (begins > 0)
 
@@ -45,12 +45,12 @@ class TrackSpans:
         return (times >= begins) & (times < begins + self.lengths.unsqueeze(-1))
 
     def points(self, tracks: Tensor, size: int) -> Tensor:
-        """The time of each point of tracks, with axes (track, point); it may be beyond the end."""
+        """The times of the points of spans, with axes (track, point); some are beyond the end."""
         here = torch.arange(size, device=self.begins.device)
         return self.begins[tracks].unsqueeze(-1) + here
 
     def within(self, weights: Weights, tracks: Tensor) -> Weights:
-        """What makes tracks likely, from when they come until they leave."""
+        """Restrict the weights of tracks to their spans."""
         size, times = int(self.lengths[tracks].max()), weights.evidence.shape[1]
         rows = torch.arange(len(tracks), device=tracks.device).unsqueeze(-1)
         at = self.points(tracks, size).clamp_max(times - 1)
@@ -68,7 +68,7 @@ class TrackSpans:
         )  # fmt: skip
 
     def spread(self, letters: Tensor, tracks: Tensor, horizon: int) -> Tensor:
-        """What was drawn, with axes (world, track, point, …), in its place in time; else 0."""
+        """Move draws with axes (world, track, point, …) to their time points; 0 elsewhere."""
         at = self.points(tracks, letters.shape[2])
         inside = at < (self.begins + self.lengths)[tracks].unsqueeze(-1)
         row, point = inside.nonzero().unbind(-1)
@@ -82,25 +82,25 @@ def spans_of(
     kind: TrackKind, chain: Chain, row_truth: RowTruth, rows: Bindings, points: Tensor,
     conditions: Callable[[], Tensor], costs: Mapping[int, float],
 ) -> TrackSpans | None:  # fmt: skip
-    """When to draw tracks; None if that is all of the time, or if more is asked of absent ones.
+    """The spans of tracks; None if tracks are always present, or absent ones can have true facts.
 
     Args:
         kind: the kind of tracks.
         chain: their automaton.
-        row_truth: what is given.
+        row_truth: the given facts.
         rows: the tracks.
-        points: what letters are worth at a point, with axes (track, time, letter).
-        conditions: the numbers of the values of conditions, with axes (track, time).
-        costs: what the falsehood of bits costs.
+        points: the worth of letters at time points, with axes (track, time, letter).
+        conditions: computes the numbers of conditions, with axes (track, time).
+        costs: the costs of bits that are false.
     """
     there, bits = _there(row_truth, kind, rows), kind.moving.bits
     plain = all(slot.position is not None for bit in bits for slot in bit.slots)
     defined = len(bits) > kind.free + len(kind.helping)
     helps = kind.factors and len(kind.helping) > len(kind.soft)
     if there is None or defined or helps or not plain:
-        return None  # what follows of a track may be true while it is not there
+        return None  # defined facts of an absent track may be true
     if any(row_truth.varies(f) for f in kind.conditions):
-        return None  # what others do decides what an automaton makes of a track
+        return None  # the automaton depends on other tracks
     lengths = row_truth.lengths(rows)
     times = torch.arange(there.shape[1], device=there.device)
     there = there & (times < lengths.unsqueeze(-1))
@@ -118,7 +118,7 @@ def spans_of(
     walk = _Idle(chain, conditions(), points + letters.to(torch.float64) @ odds, nothing)
     first = walk.forwards(begins)
     last = walk.backwards(ends, lengths)
-    alone = walk.forwards(lengths)  # nothing is true at any point
+    alone = walk.forwards(lengths)  # of tracks without true facts
     accepted = (alone * chain.accepts).sum(-1) > 0
     good = torch.where(some, (first.sum(-1) > 0) & (last.sum(-1) > 0), accepted)
     if not bool(good.any()):
@@ -133,7 +133,7 @@ def spans_of(
 
 
 def _there(row_truth: RowTruth, kind: TrackKind, rows: Bindings) -> Tensor | None:
-    """Where all arguments of tracks are there, with axes (track, time); None if they always are."""
+    """Where all arguments of tracks are present, with axes (track, time); None if always."""
     result: Tensor | None = None
     for axis in kind.axes:
         mask = row_truth.tables.present.get(axis.sort or "")
@@ -145,27 +145,27 @@ def _there(row_truth: RowTruth, kind: TrackKind, rows: Bindings) -> Tensor | Non
 
 
 class _Idle:
-    """An automaton that reads nothing but letters in which nothing is true."""
+    """An automaton that reads only letters without true bits."""
 
     def __init__(self, chain: Chain, conditions: Tensor, worth: Tensor, nothing: Tensor) -> None:
-        """Read what conditions say.
+        """Prepare walks.
 
         Args:
             chain: the automaton.
-            conditions: the numbers of their values, with axes (track, time).
-            worth: the logarithms that letters are worth, with axes (track, time, letter).
-            nothing: the letters in which nothing is true.
+            conditions: the numbers of conditions, with axes (track, time).
+            worth: the worth of letters, as logarithms, with axes (track, time, letter).
+            nothing: the letters without true bits.
         """
         self.chain, self.conditions = chain, conditions
         self.worth = (worth - worth.amax(-1, keepdim=True)).exp() * nothing
 
     def _edges(self, time: int) -> Tensor:
-        """What edges weigh at a point, with axes (track, edge)."""
+        """The weights of edges at a time point, with axes (track, edge)."""
         allowed = self.chain.open.T[self.conditions[:, time]]
         return self.worth[:, time][:, self.chain.letter] * allowed
 
     def forwards(self, until: Tensor) -> Tensor:
-        """What states weigh at a point of each track."""
+        """The weights of states at a time point of each track."""
         chain, tracks = self.chain, len(until)
         value = torch.zeros(tracks, chain.states, dtype=torch.float64, device=until.device)
         value[:, chain.starts[chain.starts >= 0]] = 1.0
@@ -177,7 +177,7 @@ class _Idle:
         return value
 
     def backwards(self, since: Tensor, lengths: Tensor) -> Tensor:
-        """What states are worth at a point of each track, to the end of its trace."""
+        """The worth of states at a time point of each track, up to the end of its trace."""
         chain, tracks = self.chain, len(since)
         value = chain.accepts.to(torch.float64).expand(tracks, -1)
         least = int(since.min()) if tracks else 0

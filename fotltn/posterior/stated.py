@@ -1,4 +1,4 @@
-"""A given predicate by its facts: the tuples of which it is ever true, and when."""
+"""A given predicate as a list of facts: the tuples of arguments, and when they are true."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class StatedFacts:
     """The facts of one predicate.
 
     Args:
-        tuples: traces and arguments of which it is ever true, with axes (place, tuple), in order.
-        keys: the numbers of these tuples, which grow.
-        truth: when it is true, with axes (tuple, time); one row more, of what is never true.
-        shape: of the table, but for time.
+        tuples: traces and arguments for which it is ever true, with axes (place, tuple), sorted.
+        keys: the numbers of these tuples, in ascending order.
+        truth: when it is true, with axes (tuple, time); an additional last row is never true.
+        shape: the shape of the table, without time.
     """
 
     tuples: Tensor
@@ -29,7 +29,7 @@ class StatedFacts:
     shape: tuple[int, ...]
 
     def at(self, index: Sequence[Tensor], time: Tensor | None = None) -> Tensor:
-        """The truth at an index (trace, arguments …): of all points, or of one each."""
+        """The truth at an index (trace, arguments …): at all time points, or at one each."""
         index = torch.broadcast_tensors(*index)
         wanted = flat(torch.stack(list(index)), self.shape).to(self.keys.dtype)
         if not len(self.keys):
@@ -45,11 +45,11 @@ class FactJoin:
     """Pairs of rows and tuples of facts that agree.
 
     Attributes:
-        size: how many there are.
+        size: the number of pairs.
     """
 
     def __init__(self, facts: StatedFacts, bound: Sequence[tuple[int, Tensor]]) -> None:
-        """Count them; `bound` has places of tuples, and what rows have there."""
+        """Count pairs; `bound` lists places of tuples, with the values of rows there."""
         sizes = [facts.shape[place] for place, _ in bound]
         mine = flat(torch.stack([facts.tuples[place] for place, _ in bound]), sizes)
         theirs = flat(torch.stack([rows for _, rows in bound]), sizes).contiguous()
@@ -60,7 +60,7 @@ class FactJoin:
         self.size = int(self._number.sum())
 
     def pairs(self) -> tuple[Tensor, Tensor]:
-        """The number of the row, and that of the tuple, of each pair."""
+        """The numbers of the row and of the tuple of each pair."""
         count = torch.arange(len(self._number), device=self._number.device)
         row = count.repeat_interleave(self._number)
         begin = self._number.cumsum(0) - self._number
@@ -69,7 +69,7 @@ class FactJoin:
 
 
 def stated(name: str, table: SparseTable) -> StatedFacts | None:
-    """A table of facts by tuples; None if what is not stated is true."""
+    """List the facts of a table by tuples; None if facts that are not stated are true."""
     if bool(crisp.true(name, torch.tensor([table.default], dtype=table.value.dtype), None)):
         return None
     index = table.index[:, crisp.true(name, table.value, None)].long()

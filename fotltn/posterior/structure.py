@@ -1,4 +1,4 @@
-"""From a theory to what is sampled: what is defined, what is free, what moves together."""
+"""The structure of sampling: defined and free predicates, and kinds of tracks."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from fotltn.posterior.rows import RowTruth, all_rows
 from fotltn.semantics.tables import Tables
 from fotltn.tree import postorder
 
-#: The most bits of tracks that are joined to one.
+#: The most bits of tracks that are joined into one.
 _MOST_JOINED = 14
 
 
 @dataclass(frozen=True, slots=True)
 class Structure:
-    """What is sampled, and how.
+    """The structure of sampling.
 
     Args:
         free: the predicates that are drawn.
-        definitions: those that follow, each after those that it uses.
-        clauses: what axioms say beside definitions.
+        definitions: the defined predicates, each after those that it uses.
+        clauses: the clauses of axioms that are not definitions.
         kinds: the kinds of tracks, in the order in which they move.
         shared: groups of predicates that several kinds move.
-        tied: the hard axioms that tie tracks which are drawn one at a time, so that chains may
-            not get from one world to another.
-        watched: the hard axioms that are not followed, since no world breaks them.
+        tied: the hard axioms that tie tracks, although tracks are drawn one at a time or draws are
+            only tested; chains may not get from one world to another.
+        watched: the hard axioms that draws ignore, because no world breaks them.
     """
 
     free: tuple[str, ...]
@@ -62,16 +62,16 @@ def structure(
     end: End = "undecided",
     watched: Collection[str] = (),
 ) -> Structure:
-    """What to sample for a theory.
+    """Find the structure of sampling for a theory.
 
     Args:
         theory: the theory.
-        tables: what is given.
-        learned: the predicates that are not.
-        labelled: those of them that have labels.
-        define: what further predicates are, beside what hard axioms define.
-        end: what the end of a trace makes of an axiom that it cuts off.
-        watched: hard axioms that follow from the rest, and need not be followed.
+        tables: the given facts.
+        learned: the predicates that are not given.
+        labelled: the learned predicates that have labels.
+        define: definitions of predicates, in addition to those of hard axioms.
+        end: how an axiom is read that the end of a trace cuts off.
+        watched: hard axioms that follow from the rest, so that draws can ignore them.
 
     Raises:
         LimitError: tracks have too many states.
@@ -99,7 +99,7 @@ def statements(
     define: Mapping[str, Definition] | None = None,
     end: End = "undecided",
 ) -> Structure:
-    """What a theory says, before it is decided what moves together; see `structure`."""
+    """The definitions and clauses of a theory, without kinds of tracks; see `structure`."""
     certain = replace(theory, axioms=tuple(a for a in theory.axioms if a.hard))
     told = dict(define or {})
     uses = {name: predicates_in(d.formula) for name, d in told.items()}
@@ -120,12 +120,12 @@ def statements(
     return Structure(free, definitions, said, (), frozenset(), (), ())
 
 
-#: The most conditions that others decide, each of which may be true or false at any point.
+#: The most conditions of a track that other tracks decide; each may be true or false anywhere.
 _MOST_VARYING = 10
 
 
 class _Seen:
-    """Which values conditions have at once: what is given decides, the rest may be anything."""
+    """Computes joint values of conditions: given facts decide some, the others may be anything."""
 
     def __init__(self, truth: RowTruth) -> None:
         self.truth = truth
@@ -147,7 +147,7 @@ class _Seen:
 
 
 def _ordered(definitions: Mapping[str, Definition]) -> dict[str, Definition]:
-    """Definitions, each after those that it uses."""
+    """Sort definitions, each after those that it uses."""
     result: dict[str, Definition] = {}
     rest = dict(definitions)
     while rest:
@@ -159,7 +159,7 @@ def _ordered(definitions: Mapping[str, Definition]) -> dict[str, Definition]:
 
 
 def _kinds(compiler: KindCompiler, free: Sequence[str], tables: Tables) -> Iterator[TrackKind]:
-    """Joint blocks where axioms tie a relation to others, and one kind for each tuple of sorts."""
+    """Kinds that join a relation with its arguments, and a kind for each other tuple of sorts."""
     signature = compiler.tables.signature
     covered: set[str] = set()
     for name in free:
@@ -185,10 +185,10 @@ def _kinds(compiler: KindCompiler, free: Sequence[str], tables: Tables) -> Itera
 
 
 def _parts(compiler: KindCompiler, names: Sequence[str]) -> list[list[str]]:
-    """Predicates of the same arguments that move together.
+    """Split predicates with the same arguments into those that move together.
 
-    A few do. Of more, which have no common prior, those do that axioms and definitions speak of
-    together.
+    A few predicates all move together. More have no joint prior, and only predicates move together
+    that axioms and definitions mention together.
     """
     if len(names) <= TOGETHER:
         return [[*names]]
@@ -208,7 +208,7 @@ def _parts(compiler: KindCompiler, names: Sequence[str]) -> list[list[str]]:
 def _plain_kinds(
     compiler: KindCompiler, sorts: tuple[str, ...], names: Sequence[str]
 ) -> list[TrackKind]:
-    """The kind of tracks of some predicates; if it is too large, one for each of them."""
+    """The kind of tracks of some predicates; if it is too large, a kind for each predicate."""
     bits = [_plain(compiler, name) for name in names]
     try:
         return [compiler.kind(sorts, bits, f"{'x'.join(sorts)}({','.join(names)})")]
@@ -221,10 +221,10 @@ def _plain_kinds(
 def _joint(
     compiler: KindCompiler, kinds: Sequence[TrackKind], free: Sequence[str], tables: Tables
 ) -> tuple[list[TrackKind], tuple[str, ...]]:
-    """All that hard axioms tie, as one track a trace, if it is small: no track may move alone.
+    """Join everything that hard axioms tie into one track for each trace, if it is small.
 
     Returns:
-        Such tracks, and the axioms whose tracks are too many to be drawn together.
+        The joint kinds, and the axioms that no joint kind obeys.
     """
     signature = compiler.tables.signature
     groups: list[tuple[set[tuple[str, ...]], list[str]]] = []  # tuples of sorts, and axioms
@@ -241,7 +241,9 @@ def _joint(
         joined = _together(compiler, sorts, free, tables)
         if joined is None:
             tied += axioms
-        else:
+        else:  # axioms that only test its draws still tie tracks
+            tested = {one.axiom for one in joined.factors if one.span is None}
+            tied += [axiom for axiom in axioms if axiom in tested]
             result.append(joined)
     return result, tuple(dict.fromkeys(tied))
 
@@ -249,19 +251,19 @@ def _joint(
 def _ties(
     kind: TrackKind, definitions: Mapping[str, Definition], free: Sequence[str]
 ) -> Iterator[tuple[str, set[str]]]:
-    """Hard axioms that tie the tracks of a kind to others, and what is free of these."""
+    """The hard axioms that tie the tracks of a kind to others, with their free predicates."""
     said = [
         (f.axiom, predicates_in(f.formula))
         for f in kind.factors
         if f.weight is None and f.labelled is None
     ]
-    heads: dict[str, set[str]] = {}  # what is defined restricts nothing by itself
+    heads: dict[str, set[str]] = {}  # a definition alone does not restrict tracks
     for definition in definitions.values():
         heads.setdefault(listing(definition.axioms or (definition.name,)), set()).add(
             definition.name
         )
     bits, loose = len(kind.moving.bits), {*free, *definitions}
-    through: set[str] = set()  # bits that follow from other tracks as well
+    through: set[str] = set()  # defined bits that also depend on other tracks
     for axiom, part in kind.parts:
         read = [kind.conditions[n - bits] for n in part.columns if n >= bits]
         others = {name for formula in read for name in predicates_in(formula)}
@@ -282,11 +284,11 @@ def _ties(
 def _together(
     compiler: KindCompiler, sorts: Collection[tuple[str, ...]], free: Sequence[str], tables: Tables
 ) -> TrackKind | None:
-    """All that is free of some tuples of sorts, as one track a trace; None if that is too much."""
+    """Join the free predicates of some sorts into one track for each trace; None if too large."""
     bits: list[Bit] = []
     for name in free:
         decl = compiler.tables.signature.predicates[name]
-        if decl.sorts in sorts:  # what shares arguments shares a prior
+        if decl.sorts in sorts:  # predicates with the same arguments share a prior
             for numbers in itertools.product(*(range(tables.sizes[s]) for s in decl.sorts)):
                 slots = tuple(Slot(None, number) for number in numbers)
                 bits.append(Bit(name, slots, decl.sorts, decl.static))
@@ -306,7 +308,7 @@ def _plain(compiler: KindCompiler, name: str) -> Bit:
 def _joined(
     compiler: KindCompiler, free: Sequence[str], tables: Tables, name: str, position: int
 ) -> TrackKind | None:
-    """Tracks of one argument of a relation, with the relation to each entity of the other sort."""
+    """Join the tracks of one argument with the relation to each entity of the other sort."""
     signature = compiler.tables.signature
     sorts = signature.predicates[name].sorts
     stays, goes = sorts[position], sorts[1 - position]
@@ -335,7 +337,7 @@ def _joined(
 def _tied(
     said: Sequence[Clause], relations: Sequence[str], alone: Sequence[str], position: int
 ) -> bool:
-    """Whether a hard clause ties a relation to something else of the argument at a position."""
+    """Whether a hard clause ties a relation to another atom of the argument at a position."""
     for clause in said:
         if clause.weight is not None:
             continue

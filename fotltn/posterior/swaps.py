@@ -1,8 +1,9 @@
-"""Entities change places: what hard axioms leave to one of many, such as "exactly one leads".
+"""Exchanges of entities, for hard axioms about one of many, such as "exactly one leads".
 
-Drawn one at a time, no track can give way before another comes, nor come before one gives way. So
-two entities exchange what competing predicates say of them, for some time. A world that obeys less
-than before is refused, and one that is less likely is taken as Metropolis says.
+If tracks are drawn one at a time, no track can give way before another takes its place, and none
+can take its place before. Instead, two entities exchange the facts of competing predicates, for
+some time. An exchange that breaks more axioms is refused; other exchanges are accepted by the rule
+of Metropolis.
 """
 
 from __future__ import annotations
@@ -18,19 +19,19 @@ from fotltn.posterior.clauses import Clause
 from fotltn.posterior.structure import Structure
 from fotltn.semantics.tables import Tables
 
-#: The most exchanges of a sort that are tried in a sweep; there is one for each entity, if fewer.
+#: The most exchanges of a sort in a sweep; a sort with fewer entities has one for each.
 _MOST = 32
 
-#: What a broken cell costs while worlds do not obey yet, as a logarithm.
+#: The cost of a broken cell while worlds do not obey yet, as a logarithm.
 _BROKEN = 60.0
 
 
 class DensityTerm(NamedTuple):
-    """What adds to the logarithm of how likely worlds are.
+    """A term of the log-probability of worlds.
 
     Args:
         names: the predicates that it depends on.
-        value: computes it, with axes (world, trace).
+        value: computes the term, with axes (world, trace).
     """
 
     names: frozenset[str]
@@ -38,7 +39,7 @@ class DensityTerm(NamedTuple):
 
 
 class Competition(Protocol):
-    """What exchanges need of a sampler."""
+    """The part of a sampler that exchanges need."""
 
     structure: Structure
     known: Tables
@@ -46,27 +47,27 @@ class Competition(Protocol):
     generator: torch.Generator
 
     def density_terms(self) -> list[DensityTerm]:
-        """What adds to the logarithm of how likely worlds are."""
+        """The terms of the log-probability of worlds."""
 
     def false_by_trace(self, clauses: Sequence[Clause]) -> Tensor:
-        """At how many bindings and points clauses are false, with axes (world, trace)."""
+        """Count the cells in which clauses are false, with axes (world, trace)."""
 
     def there(self, name: str) -> Tensor:
         """Where all arguments of a predicate are present."""
 
     def define_anew(self, names: Collection[str]) -> None:
-        """Compute some of what is defined from what is free."""
+        """Compute some defined predicates from free ones."""
 
 
 class Swaps:
-    """Exchanges of entities whose tracks hard axioms tie, and which move one at a time.
+    """Exchanges of entities whose tracks hard axioms tie, although tracks move one at a time.
 
     Attributes:
-        places: for each sort the competing predicates, and where these have entities of the sort.
+        places: for each sort, the competing predicates with their arguments of that sort.
     """
 
     def __init__(self, sampler: Competition) -> None:
-        """Find what competes."""
+        """Find the competing predicates."""
         self.sampler = sampler
         known = sampler.known
         self.places: dict[str, list[tuple[str, int]]] = {}
@@ -76,7 +77,7 @@ class Swaps:
                 if known.sizes[sort] > 1:
                     self.places.setdefault(sort, []).append((name, place))
         self._changed = {sort: self._follow(sort) for sort in self.places}
-        # What can be looked at soonest comes first, and what is defined last.
+        # Fast clauses come first, and clauses with defined predicates last.
         defined = {*sampler.structure.definitions}
         self._hard = sorted(
             (one for one in sampler.structure.clauses if one.weight is None),
@@ -84,7 +85,7 @@ class Swaps:
         )
 
     def _follow(self, sort: str) -> set[str]:
-        """The predicates that an exchange changes, with what is defined by these."""
+        """The predicates that an exchange changes, with the predicates that they define."""
         names = {name for name, _ in self.places[sort]}
         for name, definition in self.sampler.structure.definitions.items():
             if predicates_in(definition.formula) & names:
@@ -103,7 +104,7 @@ class Swaps:
                 self._exchange(sort)
 
     def _exchange(self, sort: str) -> None:
-        """One exchange, which breaks no more than was broken before."""
+        """Try one exchange; it is refused if it breaks more than before."""
         sampler, changed = self.sampler, self._changed[sort]
         shape = self._worths[0].shape
         inside = self._window(shape)
@@ -121,9 +122,9 @@ class Swaps:
         same = ~refused
         for name, table in old.items():
             same &= (sampler.tables[name] == table).flatten(2).all(-1)
-            # Who is not there has no true facts.
+            # Absent entities have no true facts.
             refused |= (sampler.tables[name] & ~sampler.there(name)).flatten(2).any(-1)
-        refused |= same  # nothing is left to look at
+        refused |= same  # an exchange without effect needs no test
         draw = torch.rand(
             shape, dtype=torch.float64, generator=sampler.generator, device=inside.device
         )
@@ -146,10 +147,10 @@ class Swaps:
     def _broken_now(
         self, changed: Collection[str], refused: Tensor, old: dict[str, Tensor]
     ) -> list[Tensor] | None:
-        """How much of each hard clause is broken; None as soon as all exchanges are refused.
+        """Count the broken cells of each hard clause; None once all exchanges are refused.
 
-        Exchanges that break more than before are refused. What is defined is computed, and what it
-        was is put beside the other old tables, if it is looked at.
+        Exchanges that break more than before are refused. Defined predicates are computed, unless
+        all exchanges are refused first; their tables before that are added to `old`.
         """
         sampler, broken = self.sampler, [*self._broken]
         over = torch.zeros_like(broken[0]) if broken else torch.zeros_like(refused).long()
@@ -178,7 +179,7 @@ class Swaps:
         self.sampler.define_anew(names)
 
     def _window(self, shape: torch.Size) -> Tensor:
-        """When places are changed: all the time, at one point, or for a while."""
+        """Draw when entities exchange facts: all the time, at one time point, or for a while."""
         sampler = self.sampler
         lengths, times = sampler.known.lengths, sampler.known.times
         draw = torch.rand(3, *shape, generator=sampler.generator, device=times.device)
@@ -191,9 +192,10 @@ class Swaps:
         return window | always.unsqueeze(-1)
 
     def _turned(self, sort: str, inside: Tensor) -> Tensor:
-        """Who takes whose place: one of whom something is true in the window, and any other.
+        """Draw pairs of entities to exchange: one with a true fact in the window, and any other.
 
-        As many are such before as after, so that there and back are equally likely.
+        The number of entities with a true fact stays the same, so that an exchange and its reverse
+        are equally likely.
         """
         sampler, shape = self.sampler, inside.shape[:2]
         number, device = sampler.known.sizes[sort], inside.device
@@ -213,7 +215,7 @@ class Swaps:
 
 
 def _total(worths: Sequence[Tensor], broken: Sequence[Tensor]) -> Tensor:
-    """The logarithm of how likely worlds are, with axes (world, trace)."""
+    """The log-probability of worlds, minus the costs of broken cells, with axes (world, trace)."""
     total = torch.zeros_like(worths[0])
     for worth in worths:
         total += worth
@@ -221,7 +223,7 @@ def _total(worths: Sequence[Tensor], broken: Sequence[Tensor]) -> Tensor:
 
 
 def _competing(structure: Structure) -> Iterator[str]:
-    """The free predicates of axioms that tie what moves one at a time."""
+    """The free predicates of axioms that tie tracks which move one at a time."""
     names: set[str] = set()
     for clause in structure.clauses:
         if clause.axiom in structure.tied:

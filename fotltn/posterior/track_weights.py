@@ -1,4 +1,4 @@
-"""What makes tracks likely."""
+"""Weights of tracks: evidence, prior, and gains from other tracks."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """What a window of a track is worth because of other tracks.
+    """The worth of the patterns of a window of a track, because of factors.
 
     Args:
-        values: logarithms, with axes (world, track, time, pattern); time goes on by the window's
-            length beyond the end of the trace. A pattern has digits: for each point of the window,
-            the latest lowest, the window's bits; above these the static bits.
-        window: the number of the window of the product.
-        length: the number of its points.
+        values: logarithms, with axes (world, track, time, pattern); time goes beyond the end of
+            the trace by the length of the window. A pattern is a number. Its digits are the bits
+            of the window at each time point, the latest lowest; above these come static bits.
+        window: the number of the window in the product.
+        length: the number of its time points.
         base: the number of values of its bits.
     """
 
@@ -29,20 +29,20 @@ class Gain:
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """What makes a track likely.
+    """The weights of tracks, from which they are drawn.
 
     Args:
         evidence: logarithms by letter, with axes (track, time, letter).
         static: logarithms by the value of the static bits, with axes (track, value).
-        moves: what edges weigh by the prior, where conditions allow them, with axes (edge,
+        moves: the weights of edges by the prior, 0 where conditions forbid them, with axes (edge,
             condition); see `Chain.moves`.
-        conditions: the number of what conditions say, with axes (world, track, time), of world
-            perhaps one.
-        lengths: the number of points of each track.
-        gains: those of windows.
-        first: what it is worth to begin in a state, with axes (track, state); without it, tracks
-            begin where traces do.
-        last: what it is worth to end in a state, likewise.
+        conditions: the number of the value of conditions, with axes (world, track, time); the axis
+            of worlds may have size one.
+        lengths: the number of time points of each track.
+        gains: the gains of windows.
+        first: the worth of beginning in a state, with axes (track, state); None if tracks begin
+            with their traces.
+        last: the worth of ending in a state, with axes (track, state); None likewise.
     """
 
     evidence: Tensor
@@ -56,7 +56,7 @@ class Weights:
 
 
 def some_tracks(weights: Weights, part: Tensor) -> Weights:
-    """Those of some tracks; if tracks come and go, as long as the longest of them."""
+    """Take the weights of some tracks; if tracks come and go, up to the longest of these."""
     times = weights.evidence.shape[1]
     size = int(weights.lengths[part].max()) if weights.first is not None else times
     return replace(

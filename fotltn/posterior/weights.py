@@ -1,8 +1,9 @@
-"""Weights of soft axioms, learned: those that make the labels most likely.
+"""Learn the weights of soft axioms that make the labels most likely.
 
-Let `v` be the number of cells of a world that break an axiom. A world is less likely by
-`exp(-weight · v)`. The log-likelihood of all labels has the slope `E[v]` of worlds without labels,
-less `E[v]` of worlds with them, and the second derivative `Var[v]` with labels, less that without.
+Let `v` be the number of cells of a world that break an axiom. The weight makes the world less
+likely by the factor `exp(-weight · v)`. In the weight, the log-likelihood of the labels has the
+slope `E[v]` without labels, minus `E[v]` with labels; its second derivative is `Var[v]` with
+labels, minus `Var[v]` without.
 """
 
 from __future__ import annotations
@@ -12,25 +13,25 @@ from torch import Tensor
 
 from fotltn.posterior.sampler import Sampler
 
-#: A weight is believed to be about what is written, with this deviation, before labels are seen.
+#: The standard deviation of the prior of a weight, whose mean is the written weight.
 DEVIATION = 2.0
 
-#: The greatest weight, and the greatest step towards another one.
+#: The greatest weight, and the greatest step of a weight.
 _MOST, _STEP = 20.0, 1.0
 
-#: At least this share of what all worlds would tell of weights is taken to be known from labels.
+#: Labels are taken to know at least this share of the information that whole worlds would give.
 _KNOWN = 0.2
 
 
 class LearnedWeights:
-    """Learns the scales of a sampler: by how much weights are other than those that are written.
+    """Learns the scales of a sampler: weights as multiples of the written weights.
 
     Attributes:
-        spread: the covariances of broken cells, without labels and with them, as far as known.
+        spread: the covariances of broken cells, without labels and with labels, over past sweeps.
     """
 
     def __init__(self, sampler: Sampler) -> None:
-        """Begin at the weights that are written."""
+        """Start from the written weights."""
         self.sampler = sampler
         weights = sampler.weights
         device = sampler.known.lengths.device
@@ -42,11 +43,11 @@ class LearnedWeights:
         )
 
     def learn(self, blind: Sampler, number: int) -> None:
-        """Move towards where labels are most likely, once ties between tracks count in full.
+        """Move weights to where labels are more likely, once ties between tracks count in full.
 
         Args:
-            blind: worlds without labels.
-            number: of the sweep.
+            blind: the worlds without labels.
+            number: the number of the sweep.
         """
         how, sampler = self.sampler.sampling, self.sampler
         if number >= how.burn_in or how.heat(number) < 1.0:
@@ -59,19 +60,19 @@ class LearnedWeights:
         scales = self.written.new_tensor([*sampler.scales.values()])
         old = scales * self.written
         slope = free.mean(1) - told.mean(1) + (self.written - old) / DEVIATION**2
-        # What is 0 and would fall further stays, and pulls no other weight along.
+        # A weight of 0 that would fall stays, and does not affect the step of other weights.
         moving = (old > 0) | (slope > 0)
         new = (old + share * self._step(slope * moving, moving)).clamp(0.0, _MOST)
         for name, scale in zip(sampler.scales, (new / self.written).tolist(), strict=True):
             sampler.scales[name] = scale
 
     def _broken(self, sampler: Sampler) -> Tensor:
-        """How many cells of each world break each axiom, with axes (axiom, world)."""
+        """Count the cells of each world that break each axiom, with axes (axiom, world)."""
         counts = sampler.false_cells(self._clauses)
         return torch.stack([counts[name] for name in self.sampler.scales]).to(torch.float64)
 
     def _step(self, slope: Tensor, moving: Tensor) -> Tensor:
-        """By Newton's method, where labels leave much open, as if they left less."""
+        """A step of Newton's method, shortened where labels leave much open."""
         believed = torch.eye(len(slope), dtype=slope.dtype, device=slope.device) / DEVIATION**2
         free, told = self.spread * (moving.unsqueeze(0) & moving.unsqueeze(1))
         root = torch.linalg.cholesky(free + believed)
@@ -85,6 +86,6 @@ class LearnedWeights:
 
 
 def _covariance(cells: Tensor) -> Tensor:
-    """The covariances of rows."""
+    """The covariance matrix of rows."""
     apart = cells - cells.mean(1, keepdim=True)
     return apart @ apart.T / cells.shape[1]

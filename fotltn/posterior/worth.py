@@ -1,4 +1,4 @@
-"""What each axiom is worth: how much better labels that are held back are foreseen with it."""
+"""The worth of axioms: how much better each makes predictions of labels that are held back."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fotltn.posterior.posterior import Posterior
 from fotltn.posterior.problem import Problem
 from fotltn.posterior.run import sample
 
-#: Of a normal distribution 95 % lie within so many standard deviations.
+#: 95 % of a normal distribution lie within so many standard deviations.
 _WIDE = 1.96
 
 
@@ -28,11 +28,11 @@ class AxiomWorth(Record):
 
     Args:
         axiom: its name.
-        gain: the log-likelihood with all axioms less that without this one, summed over labels.
+        gain: the log-likelihood with all axioms, minus the one without this axiom; over all labels.
         low: the lower end of an interval that holds the gain in 95 of 100 cases.
         high: the upper end.
-        labels: how many labels were held back.
-        problem: why nothing is known without the axiom; None if it is.
+        labels: the number of labels that were held back.
+        problem: why sampling failed without the axiom; None if it did not.
     """
 
     axiom: str
@@ -44,7 +44,7 @@ class AxiomWorth(Record):
 
     @property
     def by_label(self) -> float:
-        """The gain of one label, in the mean."""
+        """The mean gain of one label."""
         return self.gain / max(1, self.labels)
 
 
@@ -55,22 +55,22 @@ def worth(
     folds: int = 5,
     report: Callable[[LeftOutProgress], None] | None = None,
 ) -> list[AxiomWorth]:
-    """What axioms are worth, the most valuable first.
+    """Measure the worth of axioms, the most valuable first.
 
-    Labels are divided into folds by chance. For each fold, worlds are sampled from all other labels
-    with all axioms, and without each one of them. What both say of the labels of the fold is
-    compared label by label. Labels of one atom at different times depend on each other, so that
-    the interval comes from differences that are summed over time.
+    Use it to see which axioms help. Labels are divided into folds at random. For each fold, worlds
+    are sampled from all other labels: with all axioms, and without each axiom. The likelihoods of
+    the labels of the fold are compared label by label. Labels of one atom at different times depend
+    on each other; the interval therefore comes from differences summed over time.
 
     Args:
-        problem: what worlds are sampled from, each time with the same seed.
-        axioms: the names of the axioms to measure; without, all that are hard or have a weight.
-        folds: how many folds there are, 2 at least.
-        report: is told of every run.
+        problem: the input of sampling; all runs have the same seed.
+        axioms: the names of the axioms to measure; by default, all that are hard or have a weight.
+        folds: the number of folds, at least 2.
+        report: called after every run.
 
     Raises:
         DataError: an axiom is unknown, labels are too few, or as for `sample`.
-        LimitError: axioms need more states than can be followed.
+        LimitError: axioms need too many states.
     """
     theory, labels = problem.theory, problem.labels
     known = {a.name: a for a in theory.axioms if a.hard or a.weight > 0}
@@ -119,8 +119,8 @@ def worth(
 def foreseen(posterior: Posterior, labels: Labels) -> dict[str, Tensor]:
     """The log-likelihood of each label that a posterior has not seen, by predicate.
 
-    A probability of 0 or 1 is only that of the worlds which were sampled, and is moved away from
-    there by half a world.
+    A share of 0 or 1 is an effect of the number of worlds, so shares are moved inwards by half a
+    world.
     """
     result = {}
     for name, truth in labels.truth.items():
@@ -137,7 +137,7 @@ def foreseen(posterior: Posterior, labels: Labels) -> dict[str, Tensor]:
 
 
 def _add(sums: dict[tuple[int, ...], float], gains: Mapping[str, Tensor], labels: Labels) -> None:
-    """Add the gains of labels to those of their atoms."""
+    """Add the gains of labels to the sums of their atoms."""
     for number, name in enumerate(labels.truth):
         if name in gains:
             cells = labels.index[name][:-1].T.tolist()

@@ -320,8 +320,7 @@ def test_certain_labels_that_contradict_an_axiom_of_one_track():
     assert message(axioms, labels, "On", On=SURE) == (
         "error: no world obeys all of this: Stays at x = ann, time 1; Stays at x = ann, time 2; "
         "label On(ann)@1 = true; label On(ann)@3 = false\n"
-        "      = make 'Stays' soft; or let labels of 'On' be wrong at times, by a rate above 0, or "
-        "correct one"
+        "      = make 'Stays' soft; or give labels of 'On' a rate of errors above 0, or correct one"
     )
 
 
@@ -331,8 +330,8 @@ def test_given_facts_with_labels_of_different_tracks():
     assert message(axioms, labels, "On Lit", traces=2, On=SURE, Lit=SURE) == (
         "error: no world obeys all of this in trace 'night': Lights at x = ann, y = lamp, time 1; "
         "label On(ann)@1 = true; label Lit(lamp)@2 = false; given Near(ann, lamp)@1 = true\n"
-        "      = make 'Lights' soft; or let labels of 'On', 'Lit' be wrong at times, by a rate "
-        "above 0, or correct one; or correct what is given"
+        "      = make 'Lights' soft; or give labels of 'On', 'Lit' a rate of errors above 0, or "
+        "correct one; or correct a given fact"
     )
 
 
@@ -342,8 +341,8 @@ def test_labels_of_what_is_defined():
     assert message(axioms, labels, "On Lit", On=SURE, Lit=NoiseRates(0.2, 0)) == (
         "error: no world obeys all of this: Def at y = lamp, time 1; label Lit(lamp)@1 = true; "
         "label On(ann)@1 = false; given Near(bob, lamp)@1 = false\n"
-        "      = make 'Def' soft; or let labels of 'Lit', 'On' be wrong at times, by a rate above "
-        "0, or correct one; or correct what is given"
+        "      = make 'Def' soft; or give labels of 'Lit', 'On' a rate of errors above 0, or "
+        "correct one; or correct a given fact"
     )
 
 
@@ -353,8 +352,8 @@ def test_formulas_of_given_facts_are_told_as_they_are_written():
     assert message(axioms, labels, "On", On=SURE) == (
         "error: no world obeys all of this: Only at x = bob, time 2; label On(bob)@2 = true; "
         "given (exists y. Near(x, y))@2 = false for x = bob\n"
-        "      = make 'Only' soft; or let labels of 'On' be wrong at times, by a rate above 0, or "
-        "correct one; or correct what is given"
+        "      = make 'Only' soft; or give labels of 'On' a rate of errors above 0, or "
+        "correct one; or correct a given fact"
     )
 
 
@@ -366,7 +365,7 @@ def test_given_facts_that_break_an_axiom_by_themselves():
     assert message(axioms, facts(), "On") == (
         "error: no world obeys all of this: Keeps at x = ann, time 0; given Kept(ann) = true; "
         "given (exists y. Near(x, y))@0 = false for x = ann\n"
-        "      = make 'Keeps' soft; or correct what is given"
+        "      = make 'Keeps' soft; or correct a given fact"
     )
 
 

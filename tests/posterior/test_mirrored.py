@@ -101,7 +101,7 @@ hard axiom Only: forall x, y. G(Lead(x) & Lead(y) -> x = y)
     tables = Tables({"p": 20}, torch.tensor([4]), 4, {}, signature=theory.signature)
     asked = Problem(theory, tables, Labels({}, {}), ["Lead"])
     text = "\n".join(explain(plan_of(sampler_of(asked))))
-    assert "or change places, so that chains may get stuck: Some, Only" in text
+    assert "or test their draws, so that chains may get stuck: Some, Only" in text
 
 
 def test_a_project_has_the_relation_alone(tmp_path):

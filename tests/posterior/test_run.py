@@ -171,17 +171,17 @@ def test_when_it_is_looked(sweeps, enough, looks):
 @pytest.mark.parametrize(
     ("tensor", "value", "message"),
     [
-        ("sums/Slow", torch.zeros(2, 3, 7), "the sums Slow is another thing"),
-        ("sums/Alarm", torch.full((2, 7), torch.nan).double(), "the sums Alarm is another thing"),
+        ("sums/Slow", torch.zeros(2, 3, 7), "the sum of Slow does not fit"),
+        ("sums/Alarm", torch.full((2, 7), torch.nan).double(), "the sum of Alarm does not fit"),
         ("worlds/Alarm", torch.zeros(3).byte(), "84 truth values are not 3 bytes"),
         (
             "prior/moves/Faulty,Slow", torch.zeros(1, 4, 4).double(),
-            "what is learned of 'Faulty', 'Slow' is another thing",
+            "the prior of 'Faulty', 'Slow' does not fit",
         ),
         ("done", 21, "it has 21 of 20 sweeps"),
         ("done", -1, "it has -1 of 20 sweeps"),
         ("done", "4", "it has 4 of 20 sweeps"),
-        ("stored", [1], "it has another number of worlds than it says"),
+        ("stored", [1], "the number of its worlds is not the one it states"),
     ],
 )  # fmt: skip
 def test_a_state_of_another_run_is_refused(tensor, value, message):
@@ -295,9 +295,8 @@ def test_worlds_that_count_before_they_obey_are_refused(monkeypatch):
     with pytest.raises(DataError) as caught:
         run.result()
     assert str(caught.value) == (
-        "error: 2 of the worlds that count break 'Stays': they had not come to obey when they "
-        "began to count\n"
-        "      = more time, as burn_in = 16"
+        "error: 2 of the worlds that count break 'Stays': the burn-in ended before they obeyed\n"
+        "      = sample with a longer burn-in, such as burn_in = 16"
     )
 
 

@@ -79,7 +79,7 @@ def labels(name: str, index: list[list[int]], truth: list[float]) -> dict[str, A
         ({"learned": []}, "there is nothing to learn; name predicates that are not given"),
         ({"learned": ["P", "Pp"]}, "the theory has no predicate 'Pp'; did you mean 'P'?"),
         ({"learned": ["Other"]}, "the theory has no predicate 'Other'; declare it in the theory"),
-        ({"learned": [*LEARNED, "P"]}, "'P' is to be learned twice"),
+        ({"learned": [*LEARNED, "P"]}, "'P' is listed twice among the learned predicates"),
         ({"learned": [*LEARNED, "Near"]}, "'Near' is both given and learned"),
         (
             {"learned": ["P", "V", "Fix"]},
@@ -107,7 +107,7 @@ def labels(name: str, index: list[list[int]], truth: list[float]) -> dict[str, A
         ),
         (
             {"logits": {"Fix": torch.tensor([[[0.0], [math.inf], [0.0]]]).repeat(2, 1, 1)}},
-            "the logits of 'Fix' must be numbers, but one is none",
+            "the logits of 'Fix' must be finite numbers",
         ),
         (labels("Near", [[0], [0], [0], [0]], [1.0]), "labels: 'Near' is given, not learned"),
         (
@@ -133,8 +133,8 @@ def labels(name: str, index: list[list[int]], truth: list[float]) -> dict[str, A
                 **labels("P", [[1, 0, 1], [2, 1, 2], [3, 0, 3]], [1.0, 0.0, 0.0]),
                 "rates": {"P": NoiseRates(0.0, 0.0)},
             },
-            "labels say of P(a#2)@3 of trace 'short' that it is true, and that it is false, and "
-            "none of them may be wrong; leave one out, or give rates above 0",
+            "labels say that P(a#2)@3 of trace 'short' is true, and that it is false, but the "
+            "rates say that no label is wrong; leave one out, or give rates above 0",
         ),
         ({"sampling": replace(QUICK, worlds=0)}, "worlds is a whole number from 1, not 0"),
         ({"sampling": replace(QUICK, burn_in=-1)}, "burn_in is a whole number from 0, not -1"),
@@ -146,8 +146,8 @@ def labels(name: str, index: list[list[int]], truth: list[float]) -> dict[str, A
         ),
         (
             {"tables": replace(TABLES, predicates={"Near": 0.3 * NEAR})},
-            "'Near' is given with the degree 0.3, but in a world all is true or false; learn it, "
-            "or round it",
+            "'Near' is given with the degree 0.3, but facts of worlds are true or false; learn "
+            "it, or round it",
         ),
         (
             {"tables": replace(TABLES, lengths=torch.zeros(0, dtype=torch.int64))},
@@ -290,8 +290,8 @@ def test_chains_that_cannot_move_are_named():
     figure = f"{stuck.mixing.r_hat['P']:.3f}"
     assert stuck.warnings == (
         f"chains do not agree on P (R-hat {figure}), V (R-hat {figure}): probabilities depend on "
-        "where they began, and hard axioms tie what moves alone ('Tie'); more sweeps and a longer "
-        "burn-in may help",
+        "where they began, and hard axioms tie tracks ('Tie'); more sweeps and a longer burn-in "
+        "may help",
     )
 
 
@@ -301,6 +301,6 @@ def test_chains_that_cannot_come_to_obey_go_on_from_others():
     obeys(stuck, one)
     seldom = MixingReport({"P": 1.0}, {"P": 9.0}, copied=9)
     assert seldom.warnings(16) == (
-        "9 of 16 chains did not come to obey the hard axioms by themselves, and went on from "
-        "others; a longer burn-in may help",
+        "9 of 16 chains did not reach a world that obeys the hard axioms, and continue as copies "
+        "of others; a longer burn-in may help",
     )

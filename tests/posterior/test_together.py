@@ -132,7 +132,7 @@ def test_given_facts_are_those_of_each():
 
 def test_what_cannot_be_sampled_at_once():
     learned = replace(HOW, weights="learned")
-    with pytest.raises(DataError, match="weights that are given"):
+    with pytest.raises(DataError, match="only with given weights"):
         sample_each(problem(sampling=learned), [labels(), other()])
     assert sample_each(problem(), []) == []
 

@@ -228,7 +228,7 @@ def test_only_the_named_weights_are_learned():
     with pytest.raises(DataError, match="'Here' is hard, and only soft axioms have a weight"):
         sample(problem(one, replace(some, weights=("Here",))))
     none = replace(one.theory, axioms=tuple(replace(a, weight=0.0) for a in one.theory.axioms))
-    with pytest.raises(DataError, match="that of 'A' is 0, which leaves the axiom out"):
+    with pytest.raises(DataError, match="'A' has the weight 0, so it has no effect"):
         sample(problem(replace(one, theory=none), replace(some, weights=("A",))))
 
 
