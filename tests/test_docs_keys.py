@@ -79,6 +79,7 @@ def expected() -> dict[str, dict[str, Any]]:
             missing={},
             unknown_categories="error",
             presence=[],
+            measures=NONE,
         ),
         "[data.wide.measures]": fields(MeasureConfig),
         "[data.split]": fields(SplitConfig),

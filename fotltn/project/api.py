@@ -12,7 +12,7 @@ from typing import Any, TypedDict, TypeGuard, Unpack
 
 from torch import nn
 
-from fotltn.errors import DataError, Diagnostic, listing, name_hint, shown
+from fotltn.errors import DataError, listing, name_hint, shown
 from fotltn.grounding.frames import Source, is_frame
 from fotltn.grounding.wide import Wide
 from fotltn.learn.fit import Epoch
@@ -249,7 +249,9 @@ def _in_python(
         if not callable(one):
             continue
         del settings[names]
-        constructor = type(one).__name__ if isinstance(one, nn.Module) else _name_of(one)
+        constructor = type(one).__name__
+        if not isinstance(one, nn.Module):
+            constructor = str(getattr(one, "__name__", constructor))
         if isinstance(names, tuple):
             shared = PredicateConfig("shared", constructor=constructor, heads=names)
             kinds |= dict.fromkeys(names, shared)
@@ -266,11 +268,7 @@ def _refuse_classes(names: object, one: object) -> None:
     if isinstance(one, type) and issubclass(one, nn.Module):
         whom = listing(names) if isinstance(names, tuple) else f"'{names}'"
         message = f"{whom}: {one.__name__} is a class; pass an instance of it"
-        raise DataError(Diagnostic(message, hint=f"{one.__name__}(…)"))
-
-
-def _name_of(function: object) -> str:
-    return str(getattr(function, "__name__", type(function).__name__))
+        raise DataError(message, hint=f"{one.__name__}(…)")
 
 
 def _own_encoders(

@@ -12,10 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fotltn.errors import DataError, Diagnostic, Severity, listing, name_hint, shown
+from fotltn.errors import DataError, Diagnostic, listing, name_hint, shown, warning
+from fotltn.grounding.block_reader import FeatureColumns
 from fotltn.grounding.facts import Facts
+from fotltn.grounding.features import Features
 from fotltn.grounding.frames import Source, is_frame
-from fotltn.grounding.labels import Labels
 from fotltn.grounding.prepared import MANIFEST
 from fotltn.networks.encoders import Embeddings, FeatureInputs
 from fotltn.networks.grounding import Grounding
@@ -63,12 +64,12 @@ def moved(
         DataError: a network depends on its own data, or the new data do not fit.
     """
     if refusal := own_data_only(config, world):
-        raise DataError(Diagnostic(refusal, hint=TRAVELS))
+        raise DataError(refusal, hint=TRAVELS)
     _refuse_foresight(config, horizon)
     if evidence and config.method != "posterior":
         hint = 'leave out evidence, or train the project with method = "posterior"'
         text = "evidence is for sampled worlds, and this model has none"
-        raise DataError(Diagnostic(text, hint=hint))
+        raise DataError(text, hint=hint)
     config, tables = _with_data(config, data, horizon)
     modules: dict[str, PythonPredicate] = {}
     for name, how in {**config.predicates, **config.functions}.items():
@@ -82,23 +83,25 @@ def moved(
     more = InMemory(world.source, tables, modules, labelled=False)
     new = read_world(config, more)
     config = replace(config, inputs=_known_inputs(config, new.facts))
-    nothing = Labels({}, {}, {}, frozenset(new.facts.local))
-    test = new.stated if new.stated.total and not evidence else None
-    labels = new.stated if evidence else nothing
-    new = replace(new, labels=labels, test=test, watched=None, parts={})
-    for sort, features in world.fixed.inputs.items():
-        names = new.fixed.inputs[sort].names if sort in new.fixed.inputs else ()
-        if names != features.names:
-            raise DataError(
-                f"the model sees these features of '{sort}': {listing(features.names, 20)}; the "
-                f"new data have {listing(names, 20) or 'no features'}"
-            )
+    new = new.unseen(evidence=evidence)
+    if odd := other_features(world, new.fixed.inputs, "the new data"):
+        raise DataError(odd)
     over = ground(config, new, modules)
     over = over.to(dtype=getattr(torch, config.dtype))
     over.load_state_dict(_state(grounding, config, world.facts, new.facts, over))
     warnings = (*new.facts.warnings, *_unlike(world, new, over), *_empty_ends(config, new))
     new = replace(new, facts=replace(new.facts, warnings=warnings))
     return config, new, over.to(device_of(config))
+
+
+def other_features(world: World, seen: Mapping[str, Features | FeatureColumns], whose: str) -> str:
+    """Say how features differ from those that networks were trained on; empty if they do not."""
+    for sort, features in world.fixed.inputs.items():
+        names = seen[sort].names if sort in seen else ()
+        if names != features.names:
+            known, others = listing(features.names, 20), listing(names, 20)
+            return f"the model sees these features of '{sort}': {known}; {whose} have {others}"
+    return ""
 
 
 def _refuse_foresight(config: Config, horizon: int | None) -> None:
@@ -110,13 +113,11 @@ def _refuse_foresight(config: Config, horizon: int | None) -> None:
     ahead = [s for s, seen in config.inputs.items() if seen.encoder and not seen.encoder.causal]
     if horizon is not None and ahead:
         raise DataError(
-            Diagnostic(
-                f"an encoder that looks ahead cannot make forecasts: the steps without data, up to "
-                f"the horizon of {horizon}, would change its output for earlier steps "
-                f"(inputs.{ahead[0]}.encoder.causal = false)",
-                hint="set causal = true and train again; or leave out the horizon, so each trace "
-                "ends with its last row",
-            )
+            f"an encoder that looks ahead cannot make forecasts: the steps without data, up to "
+            f"the horizon of {horizon}, would change its output for earlier steps "
+            f"(inputs.{ahead[0]}.encoder.causal = false)",
+            hint="set causal = true and train again; or leave out the horizon, so each trace "
+            "ends with its last row",
         )
 
 
@@ -136,19 +137,14 @@ def _with_data(
     All new data are to be predicted: no labels are drawn, flipped or held back.
     """
     names = [*config.data.facts, *(wide.file for wide in config.data.wide)]
-    plain = replace(
-        config.data, prepared=None, test=(), split=None, train=1.0, by="facts", sort=None, flip=0.0,
-        horizon=horizon,
-    )  # fmt: skip
+    plain = replace(config.data.undrawn(), prepared=None, horizon=horizon)
     if isinstance(data, str | os.PathLike) and os.path.isdir(data):
         folder = Path(data).absolute()
         if os.path.isfile(folder / MANIFEST):
             raise DataError(
-                Diagnostic(
-                    f"the folder '{data}' holds prepared data, of which one block is in memory at "
-                    "a time, and this needs all",
-                    hint="score, audit, rules and predict go over them; or give the tables",
-                )
+                f"the folder '{data}' holds prepared data, of which one block is in memory at "
+                "a time, and this needs all",
+                hint="score, audit, rules and predict go over them; or give the tables",
             )
 
         def place(name: str) -> Path:  # of an absolute path, only the file name counts
@@ -156,11 +152,9 @@ def _with_data(
 
         if missing := [n for n in names if not place(n).exists()]:
             raise DataError(
-                Diagnostic(
-                    f"the folder '{data}' has no table '{missing[0]}', which the model needs",
-                    hint=f"the model needs {listing(names, 20)}; if a table does not exist, pass "
-                    "the files by name instead of the folder",
-                )
+                f"the folder '{data}' has no table '{missing[0]}', which the model needs",
+                hint=f"the model needs {listing(names, 20)}; if a table does not exist, pass "
+                "the files by name instead of the folder",
             )
         tests = tuple(n for n in config.data.test if place(n).exists())
         plain = replace(plain, folder=str(folder), facts=(*plain.facts, *tests))
@@ -217,10 +211,9 @@ def _unlike(old: World, new: World, over: Grounding) -> Iterator[Diagnostic]:
     """Yield warnings about times and features that seem to be in other units."""
     before, now = _step(old), _step(new)
     if now > before > 0:
-        yield Diagnostic(
+        yield warning(
             f"all times of the new data are multiples of {now:,}, those in training of {before:,}: "
-            "do they have another unit?",
-            severity=Severity.WARNING,
+            "do they have another unit?"
         )
     for sort, seen in _networks(over).inputs_by_sort.items():
         for part in seen.modules():
@@ -235,10 +228,9 @@ def _unlike(old: World, new: World, over: Grounding) -> Iterator[Diagnostic]:
             names = new.fixed.inputs[sort].names if sort in new.fixed.inputs else ()
             for name, distance in zip(names, away.tolist(), strict=False):
                 if distance > _FAR:
-                    yield Diagnostic(
+                    yield warning(
                         f"the feature '{name}' of '{sort}' is on average {distance:.0f} standard "
-                        "deviations from the training data: does it have another unit?",
-                        severity=Severity.WARNING,
+                        "deviations from the training data: does it have another unit?"
                     )
 
 
@@ -250,10 +242,9 @@ def _empty_ends(config: Config, new: World) -> Iterator[Diagnostic]:
         times = mask.flatten(0, 1).any(0).nonzero()
         last = int(times.max()) if len(times) else -1
         if last + 1 < new.fixed.horizon:
-            yield Diagnostic(
+            yield warning(
                 f"no '{sort}' is present after time {last}, so nothing is predicted there",
                 hint='set beyond = "last" in [data] of the project to keep the last ones present',
-                severity=Severity.WARNING,
             )
 
 
@@ -319,12 +310,10 @@ def _vectors(vectors: Tensor, seen: Any, old: Facts, new: Facts, sort: str) -> T
     strange = [name for name in new.entities[sort] if name not in numbers]
     if strange and seen.unknown != "mean":
         raise DataError(
-            Diagnostic(
-                f"the model has no vector for {listing(strange)} of sort '{sort}' "
-                f"(inputs.{sort}.embedding = {seen.embedding})",
-                hint=f'embedding = 0, or unknown = "mean" in [inputs.{sort}], which gives new '
-                "entities the mean of all vectors",
-            )
+            f"the model has no vector for {listing(strange)} of sort '{sort}' "
+            f"(inputs.{sort}.embedding = {seen.embedding})",
+            hint=f'embedding = 0, or unknown = "mean" in [inputs.{sort}], which gives new '
+            "entities the mean of all vectors",
         )
     mean = vectors.mean(1, keepdim=True)
     every = torch.cat([vectors, mean], dim=1)

@@ -12,12 +12,12 @@ import pyarrow as pa
 from fotltn.analysis.blocked_view import BlockedView
 from fotltn.analysis.metrics import Report
 from fotltn.analysis.view import View
-from fotltn.errors import DataError, Diagnostic, listing
+from fotltn.errors import DataError
 from fotltn.grounding.clock import Clock
 from fotltn.grounding.dense import tables_of_facts
-from fotltn.grounding.labels import Labels
 from fotltn.grounding.prepared import MANIFEST, read_prepared
 from fotltn.logic.check import CheckedTheory
+from fotltn.project.apply import other_features
 from fotltn.project.build import completed, meaning, placed_networks
 from fotltn.project.config import Config
 from fotltn.project.disk import DiskWorlds, disk_worlds, laid_over
@@ -57,10 +57,7 @@ class BlockedModel:
     def over(self, number: int) -> Model:
         """Return the model over a block; a model over another block is no longer valid then."""
         world = self.worlds.world(number)
-        if self.tests:
-            nothing = Labels({}, {}, {}, frozenset(world.facts.local))
-            test = world.stated if world.stated.total else None
-            world = replace(world, labels=nothing, test=test, watched=None, parts={})
+        world = world.unseen() if self.tests else world
         grounding = self.model.grounding
         grounding.put_over(laid_over(grounding, self.model.config, world))
         return replace(self.model, world=world, _tables=None)
@@ -179,10 +176,7 @@ def model_over_blocks(model: Model, folder: Path) -> BlockedModel:
     Raises:
         FotError: the data do not fit the model.
     """
-    plain = replace(
-        model.config.data, prepared=str(folder), test=(), split=None, train=1.0, by="facts",
-        sort=None, flip=0.0,
-    )  # fmt: skip
+    plain = replace(model.config.data.undrawn(), prepared=str(folder))
     worlds = disk_worlds(
         replace(model.config, data=plain), InMemory(model.world.source), folder=folder
     )
@@ -196,17 +190,9 @@ def _check_fit(model: Model, worlds: DiskWorlds) -> None:
     for sort, names in model.facts.entities.items():
         if prepared.entities.get(sort) != names:
             _refuse(f"the model knows other entities of '{sort}' than the prepared data have")
-    for sort, features in model.world.fixed.inputs.items():
-        names = prepared.features[sort].names if sort in prepared.features else ()
-        if names != features.names:
-            _refuse(
-                f"the model sees these features of '{sort}': "
-                f"{listing(features.names, 20)}; the prepared data have "
-                f"{listing(names, 20) or 'no features'}"
-            )
+    if odd := other_features(model.world, prepared.features, "the prepared data"):
+        _refuse(odd)
 
 
 def _refuse(text: str) -> None:
-    raise DataError(
-        Diagnostic(text, hint="train on these data; or use --data with the tables themselves")
-    )
+    raise DataError(text, hint="train on these data; or use --data with the tables themselves")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from fotltn.errors import (
     DataError,
-    Diagnostic,
     SemanticsError,
     name_hint,
     shown,
@@ -132,7 +131,7 @@ def build_from_disk(config: Config, more: InMemory = NOTHING) -> Built:
     config = completed(replace(worlds.config, method="gradient"), first)
     if refusal := "; ".join(obstacles(config, first)):
         text = f"a model of prepared data cannot have weights for each trace or time: {refusal}"
-        raise DataError(Diagnostic(text, hint=TRAVELS))
+        raise DataError(text, hint=TRAVELS)
     world, total = centred(worlds, config, first)
     grounding = placed_networks(config, world, more)
     stream = DiskStream(worlds, config, grounding, total)
@@ -193,17 +192,22 @@ def with_loss(
     With degrees between 0 and 1, the value of such an axiom is below 1, so it would pull degrees to
     the ends.
     """
-    names = held(config, theory)
-    if not names:
-        return theory, config.axiom_p, config.objective
+    config, theory = less_axioms(config, theory, held(config, theory))
+    return theory, config.axiom_p, config.objective
+
+
+def less_axioms(
+    config: Config, theory: CheckedTheory, names: Collection[str]
+) -> tuple[Config, CheckedTheory]:
+    """Return a project and its theory without some axioms and the settings of these."""
 
     def others(schedules: Mapping[str, Schedule]) -> dict[str, Schedule]:
         return {name: one for name, one in schedules.items() if name not in names}
 
     rest = tuple(a for a in theory.axioms if a.name not in names)
-    weights = others(config.objective.axiom_weights)
-    objective = replace(config.objective, axiom_weights=weights)
-    return replace(theory, axioms=rest), others(config.axiom_p), objective
+    objective = replace(config.objective, axiom_weights=others(config.objective.axiom_weights))
+    config = replace(config, axiom_p=others(config.axiom_p), objective=objective)
+    return config, replace(theory, axioms=rest)
 
 
 def meaning(config: Config) -> Semantics:

@@ -34,7 +34,7 @@ _LISTED = 50  # the most axioms, features and categories that a card names
 
 
 class Described(Protocol):
-    """The parts of a model that a card describes."""
+    """The parts of a model that its folder holds and its card describes."""
 
     config: Config
     world: World
@@ -44,6 +44,8 @@ class Described(Protocol):
     flips: float | None
     versions: Mapping[str, str]
     posterior: Posterior | None
+    trust: Mapping[str, float] | None
+    thresholds: Mapping[str, float]
 
     @property
     def theory(self) -> CheckedTheory:
@@ -60,6 +62,9 @@ class Described(Protocol):
     @property
     def bias(self) -> tuple[str, ...]:
         """How training on parts of the data differs from training on all of it."""
+
+    def metrics(self) -> Report | None:
+        """Measure how good predictions of test facts are."""
 
 
 def card(model: Described, metrics: Report | None) -> str:
@@ -334,7 +339,7 @@ def _metrics(metrics: Report | None) -> Iterator[str]:
         return
     rule = decision_rule({name: row.threshold for name, row in metrics.predicates.items()})
     yield (
-        f"On the facts to test on; of accuracy, {rule}. `chance` is what a constant scores in "
+        f"On the facts to test on; for accuracy, {rule}. `chance` is what a constant scores in "
         "PR-AUC.\n"
     )
     yield "| predicate | test facts | true | PR-AUC | chance | ROC-AUC | accuracy | Brier | ECE |"

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from fotltn.errors import DataError, Diagnostic, listing, name_hint, shown
+from fotltn.errors import DataError, listing, name_hint, shown
 from fotltn.grounding.cells import times
 from fotltn.grounding.clock import Clock
 from fotltn.grounding.collect import Missing
@@ -319,17 +319,13 @@ class _Check(Callback):
     def start(self, model: Model) -> None:
         if self.target not in model.grounding.open:
             raise DataError(
-                Diagnostic(
-                    f"'{self.target}' is not learned, so it cannot be predicted",
-                    hint=f"these are learned: {listing(model.grounding.open)}",
-                )
+                f"'{self.target}' is not learned, so it cannot be predicted",
+                hint=f"these are learned: {listing(model.grounding.open)}",
             )
         if reasons := obstacles(model.config, model.world):
             raise DataError(
-                Diagnostic(
-                    f"the model could not predict for other frames: {'; '.join(reasons)}",
-                    hint="name features, and give inputs no embedding",
-                )
+                f"the model could not predict for other frames: {'; '.join(reasons)}",
+                hint="name features, and give inputs no embedding",
             )
 
 

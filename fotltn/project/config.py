@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from fotltn.analysis.truncation import End
-from fotltn.errors import DataError, Diagnostic, Severity, SourceText, did_you_mean, listing, shown
+from fotltn.errors import DataError, Diagnostic, SourceText, did_you_mean, listing, shown, warning
 from fotltn.files import ROOT, inside
 from fotltn.learn.identity import leaves
 from fotltn.learn.objective import FACTS_ONLY, PAPER, RECIPE, Objective, Rate, Rates
@@ -229,13 +229,10 @@ class Config:
         places = places_of(self.source)
         span = place_of(places, ("data", "folder")) or place_of(places, ("data",))
         return tuple(
-            Diagnostic(
-                f"the project reads a table outside its folder: {path}",
-                span, severity=Severity.WARNING,
-            )
+            warning(f"the project reads a table outside its folder: {path}", span)
             for path in map(self.table, names)
             if self.roots and not inside(path, *self.roots)
-        )  # fmt: skip
+        )
 
     def error(self, path: tuple[str, ...], message: str, hint: str | None = None) -> DataError:
         """Build an error about a key that points at its line in the file, or else names it."""
@@ -336,9 +333,7 @@ def _input(inputs: Settings, sort: str) -> InputConfig:
 
 
 def _encoder(table: Settings, key: str) -> EncoderConfig:
-    if isinstance(kind := table.values[key], str):  # the name of a kind stands for a table
-        table.values[key] = {"kind": kind}
-    encoder, some = table.table(key), Range(1, 2**20)
+    encoder, some = _with_kind(table, key), Range(1, 2**20)
     encoder.value("kind", str, "gru", ENCODERS)
     return encoder.record(EncoderConfig, width=some, layers=some, reach=some, heads=some)
 
@@ -363,11 +358,11 @@ def _function(functions: Settings, name: str) -> PredicateConfig:
     return _of_kind(table, table.value("kind", str, "network", FUNCTION_KINDS))
 
 
-def _with_kind(symbols: Settings, name: str) -> Settings:
-    """Return the table of a predicate or function; the name of a kind stands for a table."""
-    if isinstance(kind := symbols.values[name], str):
-        symbols.values[name] = {"kind": kind}
-    return symbols.table(name)
+def _with_kind(outer: Settings, name: str) -> Settings:
+    """Return the table of a predicate, function or encoder; a kind alone stands for a table."""
+    if isinstance(kind := outer.values[name], str):
+        outer.values[name] = {"kind": kind}
+    return outer.table(name)
 
 
 def _of_kind(table: Settings, kind: str) -> PredicateConfig:
@@ -425,13 +420,8 @@ def _weights(table: Settings, key: str) -> Literal["given", "learned"] | tuple[s
 
 
 def _exponent(table: Settings, key: str) -> float | None:
-    if (said := table.take(key)) == _LEARNED:
-        return None
-    if isinstance(said, str):
-        words = f'a number from 0 to {MOST_EXPONENT:g}, or "learned"'
-        raise table.error(key, f"expected {words}, not {shown(said)}")
-    exponent: float = table.value(key, float, None, Range(0, MOST_EXPONENT))
-    return exponent
+    exponent = _given_or_learned(table, key, MOST_EXPONENT)
+    return None if exponent == "learned" else exponent
 
 
 def _objective(table: Settings, method: Method) -> tuple[Objective, dict[str, Schedule]]:
@@ -459,12 +449,17 @@ def _rates(table: Settings, key: str) -> Rates:
 
 
 def _rate(table: Settings, key: str) -> Rate:
-    if table.take(key) == _LEARNED:
+    return _given_or_learned(table, key, 1)
+
+
+def _given_or_learned(table: Settings, key: str, most: float) -> float | Literal["learned"]:
+    if (said := table.take(key)) == _LEARNED:
         return "learned"
-    if isinstance(word := table.take(key), str):
-        raise table.error(key, f'expected a number from 0 to 1, or "learned", not {shown(word)}')
-    rate: float = table.value(key, float, None, Range(0, 1))
-    return rate
+    if isinstance(said, str):
+        words = f'a number from 0 to {most:g}, or "learned"'
+        raise table.error(key, f"expected {words}, not {shown(said)}")
+    number: float = table.value(key, float, None, Range(0, most))
+    return number
 
 
 def _training(table: Settings) -> Training:

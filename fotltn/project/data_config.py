@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import get_args
 
-from fotltn.errors import DataError, Diagnostic, listing, shown
+from fotltn.errors import DataError, listing, shown
 from fotltn.grounding.beyond import Beyond
 from fotltn.grounding.block_reader import FeatureColumns
 from fotltn.grounding.clock import Clock, clock_of
@@ -59,10 +59,10 @@ class WideConfig:
     arguments: Mapping[str, tuple[str, ...]]
     features: tuple[str, ...]
     categories: Mapping[str, tuple[str, ...]]
-    unknown_categories: Unknown
-    missing: Mapping[str, Missing]
-    presence: tuple[str, ...]
-    measures: Mapping[str, MeasureConfig]
+    unknown_categories: Unknown = "error"
+    missing: Mapping[str, Missing] = field(default_factory=dict)
+    presence: tuple[str, ...] = ()
+    measures: Mapping[str, MeasureConfig] = field(default_factory=dict)
 
 
 def described(wide: Wide, name: str) -> WideConfig:
@@ -109,11 +109,9 @@ def sources_of(data: Tables) -> Sources:
     }
     if lost := [what for what, there in unsaid.items() if there]:
         raise DataError(
-            Diagnostic(
-                f"cannot train on tables with {listing(lost)}",
-                hint="use fotltn.read, which reads relations and names from facts, and presence "
-                "from wide tables: fotltn.Wide(…, presence=…)",
-            )
+            f"cannot train on tables with {listing(lost)}",
+            hint="use fotltn.read, which reads relations and names from facts, and presence "
+            "from wide tables: fotltn.Wide(…, presence=…)",
         )
     from fotltn.analysis.predictions import predictions
 
@@ -175,6 +173,10 @@ class DataConfig:
     def __post_init__(self) -> None:
         """Raise an error unless step, origin and time zone make a clock."""
         clock_of(self.step, self.origin, self.timezone)
+
+    def undrawn(self) -> DataConfig:
+        """Return the settings for data to predict: no labels are drawn, flipped or held back."""
+        return replace(self, test=(), split=None, train=1.0, by="facts", sort=None, flip=0.0)
 
     @property
     def clock(self) -> Clock | None:
@@ -239,7 +241,6 @@ def _wide_tables(data: Settings, key: str) -> tuple[WideConfig, ...]:
             predicates=_columns,
             missing=_missing,
             measures=_measures,
-            unknown_categories=_unknown,
         )
         for table in data.tables(key)
     )
@@ -265,11 +266,6 @@ def _missing(table: Settings, key: str) -> dict[str, Missing]:
     if not isinstance(value, dict) or not all(how in kinds for how in value.values()):
         raise table.error(key, f"expected one of {listing(kinds)}, or one for each column")
     return {column: how for column, how in value.items() if how != "error"}
-
-
-def _unknown(table: Settings, key: str) -> Unknown:
-    unknown: Unknown = table.value(key, Unknown, "error")
-    return unknown
 
 
 def _columns(table: Settings, key: str) -> dict[str, str]:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 
-from fotltn.errors import Diagnostic, FotError, Severity, listing, name_hint
+from fotltn.errors import Diagnostic, FotError, listing, name_hint, warning
 from fotltn.logic.check import CheckedTheory, check_formula
 from fotltn.logic.defined import Definition, definitions_in
 from fotltn.logic.parts import symbols
@@ -88,12 +88,11 @@ def never_stated(
         verb = "says" if len(one.axioms) == 1 else "say"
         variables = ", ".join(f'"{axis.name}"' for axis in one.axes)
         formula = json.dumps(show(written(one.formula)), ensure_ascii=False)
-        yield Diagnostic(
+        yield warning(
             f"no fact states '{one.name}', so it is false everywhere, but "
             f"{listing(one.axioms)} {verb} what it is",
             hint=f"to compute it, write {one.name} = {{ variables = [{variables}], formula = "
             f"{formula} }} in [predicates]",
-            severity=Severity.WARNING,
         )
 
 

@@ -10,7 +10,7 @@ import pyarrow.parquet as parquet
 import torch
 from torch import Tensor
 
-from fotltn.errors import DataError, Diagnostic
+from fotltn.errors import DataError
 from fotltn.grounding.labels import Labels
 from fotltn.grounding.prepared import PreparedData, read_prepared
 from fotltn.grounding.split import split
@@ -251,8 +251,6 @@ def centred(worlds: DiskWorlds, config: Config, first: World) -> tuple[World, in
             sample = -(-_SAMPLE // worlds.count) if how.bins else 0
             of_sort.add(counted_rows(sort, world, seen), sample)
     if not total and not worlds.theory.axioms:
-        raise DataError(
-            Diagnostic("no block has a labelled fact to learn from, and there are no axioms")
-        )
+        raise DataError("no block has a labelled fact to learn from, and there are no axioms")
     centring = {sort: of.centring() for sort, of in moments.items()}
     return replace(first, centring=centring), total

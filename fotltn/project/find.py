@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from fotltn.analysis.truncation import End
 from fotltn.analysis.view import View
-from fotltn.errors import DataError, Diagnostic, listing
+from fotltn.errors import DataError, listing
 from fotltn.learn.store import MANIFEST, MissingFolderError
 from fotltn.posterior.run import SamplingProgress
 from fotltn.project.build import build
@@ -75,10 +75,8 @@ def find_model(
         return load_model(folder)
     except MissingFolderError:
         raise DataError(
-            Diagnostic(
-                f"the project '{path}' has no model yet: there is no '{folder}'",
-                hint=f"fotltn train {path}",
-            )
+            f"the project '{path}' has no model yet: there is no '{folder}'",
+            hint=f"fotltn train {path}",
         ) from None
 
 
@@ -117,11 +115,9 @@ def load_project(
         config = replace(config, theory=str(file.absolute()), roots=(file.parent, *config.roots))
     if config.functions:
         raise DataError(
-            Diagnostic(
-                f"rules can be counted only on data, but the project learns the function "
-                f"{listing(config.functions)}",
-                hint=f"count them on the model's predictions: fotltn rules {config.model_path()}",
-            )
+            f"rules can be counted only on data, but the project learns the function "
+            f"{listing(config.functions)}",
+            hint=f"count them on the model's predictions: fotltn rules {config.model_path()}",
         )
     model = model_of(build(config))
     return replace(model.view(model.truth), learned=(), parts=model.world.parts)

@@ -4,29 +4,25 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
-
-import torch
+from typing import Any, NamedTuple
 
 from fotltn.analysis.left_out import Division, LeftOutProgress, leave_out
 from fotltn.analysis.metrics import log_loss, mean, pr_auc
-from fotltn.errors import DataError, Diagnostic, InterruptedTrainingError
+from fotltn.errors import DataError, InterruptedTrainingError
 from fotltn.grounding.labels import Labels
 from fotltn.grounding.split import Split, split
 from fotltn.learn.fit import fit
 from fotltn.learn.store import resolved
-from fotltn.project.build import Built, assembled, build, ground
+from fotltn.project.build import Built, assembled, build, less_axioms, placed_networks
 from fotltn.project.config import Config
 from fotltn.project.model import model_of
 from fotltn.project.train import without_axioms
-from fotltn.project.world import World, device_of, in_precision
+from fotltn.project.world import World, in_precision
 
 _SHARE = 0.8  # the share of the labels to learn from
-
-V = TypeVar("V")
 
 
 class HeldBackScores(NamedTuple):
@@ -98,10 +94,8 @@ def gains(
     built = build(config)
     if built.config.method != "gradient":
         raise DataError(
-            Diagnostic(
-                "gains are measured by gradient training, but this project samples worlds",
-                hint=f"fotltn worth {config.folder}",
-            )
+            "gains are measured by gradient training, but this project samples worlds",
+            hint=f"fotltn worth {config.folder}",
         )
     names = [axiom.name for axiom in built.task.axioms.theory.axioms]
     if not names:
@@ -145,20 +139,10 @@ def _divided(built: Built, draw: int) -> Division:
 
 def _without(config: Config, world: World, name: str | None) -> Built:
     """Return a project without an axiom and its settings."""
-
-    def others(settings: Mapping[str, V]) -> dict[str, V]:
-        return {axiom: value for axiom, value in settings.items() if axiom != name}
-
-    theory = world.theory
-    rest = tuple(axiom for axiom in theory.axioms if axiom.name != name)
-    world = replace(world, theory=replace(theory, axioms=rest))
-    objective = replace(config.objective, axiom_weights=others(config.objective.axiom_weights))
-    config = replace(config, axiom_p=others(config.axiom_p), objective=objective)
-    if not rest:
-        config = without_axioms(config)
-    grounding = ground(config, world)
-    grounding = grounding.to(device=device_of(config), dtype=getattr(torch, config.dtype))
-    return assembled(config, world, grounding)
+    config, theory = less_axioms(config, world.theory, () if name is None else (name,))
+    config = config if theory.axioms else without_axioms(config)
+    world = replace(world, theory=theory)
+    return assembled(config, world, placed_networks(config, world))
 
 
 def _scored(
@@ -169,7 +153,7 @@ def _scored(
         outcome = fit(built.task, checkpoints=checkpoints, stop=stop)
     if not outcome.finished:
         hint = "run the same command to continue"
-        raise InterruptedTrainingError(Diagnostic("measuring gains was stopped", hint=hint))
+        raise InterruptedTrainingError("measuring gains was stopped", hint=hint)
     scores = model_of(built, outcome).scores(rest)
     losses = mean({name: log_loss(*one) for name, one in scores.items()})
     areas = mean({name: pr_auc(*one) for name, one in scores.items()})

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from fotltn.data import checked_theory
-from fotltn.errors import DataError, Diagnostic, listing, name_hint
+from fotltn.errors import DataError, listing, name_hint
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedTheory
 from fotltn.monitor.steps import TraceStep, is_number, wrong
@@ -389,7 +389,7 @@ def _number_row(row: list[float | None], dtype: torch.dtype) -> Tensor:
 
 
 def _refused(reason: str, hint: str | None = None) -> DataError:
-    return DataError(Diagnostic(f"the model cannot be asked step by step: {reason}", hint=hint))
+    return DataError(f"the model cannot be asked step by step: {reason}", hint=hint)
 
 
 def _live_sorts(model: Model, theory: CheckedTheory) -> dict[str, LiveSort]:
@@ -425,9 +425,7 @@ def _live_sorts(model: Model, theory: CheckedTheory) -> dict[str, LiveSort]:
         sorts |= dict.fromkeys(mine.sorts)
     if not sorts:
         hint = f"the model has learned {listing(grounding.learned)}"
-        raise DataError(
-            Diagnostic("the theory has no predicate that the model predicts", hint=hint)
-        )
+        raise DataError("the theory has no predicate that the model predicts", hint=hint)
     seen = {sort: LiveSort(sort, model) for sort in sorts}
     for name in grounding.learned:
         if name in known and grounding.looks_over_time(name):

@@ -18,7 +18,7 @@ from types import FunctionType, MethodType
 from typing import Any, cast
 
 from fotltn.analysis.metrics import METRICS
-from fotltn.errors import DataError, Diagnostic, listing, missing, name_hint, shown
+from fotltn.errors import DataError, listing, missing, name_hint, shown
 from fotltn.learn.fit import Epoch
 from fotltn.posterior.run import SamplingProgress
 from fotltn.project.callbacks import Callback, EachEpoch
@@ -57,10 +57,8 @@ def _checked(one: Callback | Callable[[Epoch], None]) -> Callback:
     lacking = [name for name in ("start", "epoch", "end") if not callable(getattr(one, name, None))]
     if lacking:
         raise DataError(
-            Diagnostic(
-                f"{shown(one)} is not a callback: it has no {listing(lacking)}",
-                hint="derive its class from fotltn.Callback",
-            )
+            f"{shown(one)} is not a callback: it has no {listing(lacking)}",
+            hint="derive its class from fotltn.Callback",
         )
     return cast(Callback, one)
 
@@ -95,11 +93,6 @@ def results(model: Model) -> dict[str, float]:
         numbers |= {f"test/{name}/{m}": one.value for m, one in of_row.items() if one.defined}
     means = {f"test/mean/{m}": one.value for m, one in report.mean.items() if one.defined}
     return numbers | means
-
-
-def settings(model: Model) -> dict[str, Any]:
-    """Return all settings that may change a weight, by name."""
-    return lasting(model.config)
 
 
 @contextmanager
@@ -208,7 +201,9 @@ class MLflowLog(RunLog):
                 self.begun = self.module.active_run() is None
                 if self.begun:
                     self.module.start_run()
-                named = {_ODD.sub("_", n): str(v)[:_LONGEST] for n, v in settings(model).items()}
+                named = {
+                    _ODD.sub("_", n): str(v)[:_LONGEST] for n, v in lasting(model.config).items()
+                }
                 names = list(named)
                 for first in range(0, len(names), _AT_ONCE):
                     self.module.log_params({n: named[n] for n in names[first : first + _AT_ONCE]})
@@ -264,7 +259,7 @@ class WandbLog(RunLog):
         except self.module.errors.Error as error:
             raise DataError(f"Weights & Biases refuses: {' '.join(str(error).split())}") from None
         self.run = self.module.run
-        self.run.config.update(settings(model), allow_val_change=True)
+        self.run.config.update(lasting(model.config), allow_val_change=True)
 
     def _write(self, numbers: Mapping[str, float], unit: str) -> None:
         self.run.log({unit: self.last, **numbers})

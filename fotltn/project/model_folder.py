@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Protocol
 
 from torch import Tensor
 
@@ -15,23 +13,10 @@ from fotltn.project.stored import pack_world
 from fotltn.project.written import show_config
 from fotltn.syntax.show import show_theory
 
-if TYPE_CHECKING:
-    from fotltn.analysis.metrics import Report
-
 _HEAD = "# All settings of this model, including defaults.\n\n"
 
 
-class Packed(Described, Protocol):
-    """The parts of a model that are packed."""
-
-    trust: Mapping[str, float] | None
-    thresholds: Mapping[str, float]
-
-    def metrics(self) -> Report | None:
-        """Measure how good predictions of test facts are."""
-
-
-def pack_model(model: Packed) -> tuple[dict[str, Tensor], dict[str, Document]]:
+def pack_model(model: Described) -> tuple[dict[str, Tensor], dict[str, Document]]:
     """Return everything that `load_model` reads, and a card for people."""
     tensors, domain = pack_world(model.world)
     tensors |= {f"weights/{n}": t for n, t in model.grounding.state_dict().items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fotltn.errors import DataError, Diagnostic, MissingModuleError, shown
+from fotltn.errors import DataError, MissingModuleError, shown
 from fotltn.project.config import IN_PYTHON, Config
 from fotltn.project.world import PythonPredicate
 
@@ -50,9 +50,7 @@ def check_modules(config: Config, modules: Mapping[str, PythonPredicate]) -> Non
     for name, (constructor, what) in needed.items():
         if name not in modules:
             raise MissingModuleError(
-                Diagnostic(
-                    f"{what} is computed by the Python object '{constructor}', which files do not "
-                    "contain",
-                    hint=f'pass it: modules={{"{name}": {constructor}}}',
-                )
+                f"{what} is computed by the Python object '{constructor}', which files do not "
+                "contain",
+                hint=f'pass it: modules={{"{name}": {constructor}}}',
             )

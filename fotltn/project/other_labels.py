@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 
 import torch
 
-from fotltn.errors import DataError, Diagnostic, Severity, listing, name_hint
+from fotltn.errors import DataError, Diagnostic, listing, name_hint, warning
 from fotltn.grounding.facts import Facts, read_facts
 from fotltn.grounding.frames import Source
 from fotltn.grounding.labels import Labels, labels
-from fotltn.project.world import World, to_device
+from fotltn.project.world import World
 
 
 def read_labels(
@@ -29,7 +29,7 @@ def read_labels(
     warnings = list(facts.warnings)
     if others := [n for n in facts.rows if n not in chosen]:
         text = f"facts of {listing(others)} are left out, because the model does not learn them"
-        warnings.append(Diagnostic(text, severity=Severity.WARNING))
+        warnings.append(warning(text))
     if not chosen:
         raise DataError(f"there are no facts about what the model learns: {listing(predicates)}")
     read = labels(facts, signature, chosen, dtype=torch.float64)
@@ -44,7 +44,7 @@ def read_labels(
         index[name] = torch.tensor([row for _, row in rows]).T
         truth[name] = read.truth[name][[number for number, _ in rows]]
     renumbered = Labels(index, truth, read.sorts, frozenset(known.local), read.static)
-    return to_device(renumbered, world.fixed.lengths.device), tuple(warnings)
+    return renumbered.to(world.fixed.lengths.device), tuple(warnings)
 
 
 def _renumbered(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from fotltn.errors import DataError, Diagnostic, LimitError, Severity, listing
+from fotltn.errors import DataError, Diagnostic, LimitError, listing, warning
 from fotltn.format import size
 from fotltn.grounding.block_reader import FeatureColumns
 from fotltn.grounding.deal import Dealer, DealtTable
@@ -162,10 +162,8 @@ def _check_target(target: Path) -> None:
     names = os.listdir(target)
     if names and MANIFEST not in names:
         raise DataError(
-            Diagnostic(
-                f"cannot write {target}: the folder has other files ({listing(sorted(names), 3)})",
-                hint="name a new or an empty folder",
-            )
+            f"cannot write {target}: the folder has other files ({listing(sorted(names), 3)})",
+            hint="name a new or an empty folder",
         )
 
 
@@ -187,12 +185,10 @@ def _dealer(config: Config, signature: Signature, rows: Path, traces: int, budge
 def _check_dealt(dealer: Dealer) -> None:
     if len(dealer.traces.numbers) < 2:
         raise DataError(
-            Diagnostic(
-                f"the tables have {len(dealer.traces.numbers) or 'no'} trace, and data are "
-                "prepared in blocks of traces",
-                hint="train without preparing; or name traces: a column 'trace' of facts, "
-                'trace = "…" of a wide table',
-            )
+            f"the tables have {len(dealer.traces.numbers) or 'no'} trace, and data are "
+            "prepared in blocks of traces",
+            hint="train without preparing; or name traces: a column 'trace' of facts, "
+            'trace = "…" of a wide table',
         )
 
 
@@ -233,10 +229,8 @@ class _Blocks:
         self._write(late, named, tell)
         if any(self.columns[b] != self.columns[0] for b in every):
             raise DataError(
-                Diagnostic(
-                    "blocks have different features",
-                    hint="name the categories of text columns: categories = {column = […]}",
-                )
+                "blocks have different features",
+                hint="name the categories of text columns: categories = {column = […]}",
             )
         return PreparedData(
             self.data,
@@ -251,8 +245,8 @@ class _Blocks:
         counts: dict[str, int] = {}
         for message in (d.message for odd in self.odd.values() for d in odd):
             counts[message] = counts.get(message, 0) + 1
-        texts = [m if n == 1 else f"{m} (and in {n - 1} more blocks)" for m, n in counts.items()]
-        return tuple(Diagnostic(text, severity=Severity.WARNING) for text in texts)
+        texts = (m if n == 1 else f"{m} (and in {n - 1} more blocks)" for m, n in counts.items())
+        return tuple(map(warning, texts))
 
     def _write(self, blocks: Sequence[int], wide: Sequence[WideConfig], tell: Tell) -> None:
         for done, block in enumerate(blocks, 1):
@@ -278,11 +272,9 @@ class _Blocks:
         tables = self.dealer.read(block)
         if (taken := _TIMES * sum(table.nbytes for _, table in tables)) > self.budget:
             raise LimitError(
-                Diagnostic(
-                    f"a block of {len(traces)} traces needs about {size(taken)} to read; the "
-                    f"budget is {size(self.budget)}",
-                    hint="use fewer traces per block (--traces), or a larger --budget",
-                )
+                f"a block of {len(traces)} traces needs about {size(taken)} to read; the "
+                f"budget is {size(self.budget)}",
+                hint="use fewer traces per block (--traces), or a larger --budget",
             )
         long, rest = tables[: len(data.facts)], tables[len(data.facts) :]
         return read_wide(

@@ -21,8 +21,7 @@ from fotltn.posterior.problem import Problem
 from fotltn.project.build import Built, with_loss
 from fotltn.project.config import Config
 from fotltn.project.world import World
-from fotltn.semantics.tables import table_shape
-from fotltn.syntax.theory import PredicateDecl
+from fotltn.semantics.tables import present_mask, table_shape
 
 #: The log-odds of a fact about an entity that is not present.
 _ABSENT = -40.0
@@ -133,30 +132,8 @@ def _evidence(
 
 def _presence(world: World, grounding: Grounding) -> dict[str, Tensor]:
     """Return masks of present arguments, for drawn predicates whose entities come and go."""
-    masks = {}
-    for name in grounding.marginals:
-        decl = grounding.signature.predicates[name]
-        if name not in grounding.defined:
-            mask = presence(world, decl)
-            if mask is not None:
-                masks[name] = mask
-    return masks
-
-
-def presence(world: World, decl: PredicateDecl) -> Tensor | None:
-    """Return a mask of the cells in which all arguments are present; None if they always are."""
-    fixed, result = world.fixed, None
-    for place, sort in enumerate(decl.sorts):
-        mask = fixed.present.get(sort)
-        if mask is None and sort in world.facts.local:
-            counts = torch.tensor([len(names) for names in world.facts.local[sort]])
-            mask = (torch.arange(fixed.sizes[sort]) < counts.unsqueeze(-1)).unsqueeze(-1)
-        if mask is None or bool(mask.all()):
-            continue
-        if decl.static:
-            mask = mask.any(-1, keepdim=True)
-        axes = [1] * (len(decl.sorts) + 2)
-        axes[0], axes[1 + place], axes[-1] = mask.shape
-        mask = mask.to(fixed.lengths.device).reshape(axes)
-        result = mask if result is None else result & mask
-    return None if result is None else result.expand(table_shape(fixed, decl))
+    fixed, declared = world.fixed, grounding.signature.predicates
+    drawn = [n for n in grounding.marginals if n not in grounding.defined]
+    moving = [n for n in drawn if {*declared[n].sorts} & {*fixed.present}]
+    masks = {n: present_mask(fixed, declared[n], fixed.present, inside=False) for n in moving}
+    return {n: mask for n, mask in masks.items() if not bool(mask.all())}

@@ -100,10 +100,9 @@ def propose(paths: Path | Sequence[Path], learn: Collection[str] = ()) -> Propos
     if len(tables) == 1:
         if first is None:
             raise DataError(no_keys(main, learn))
-        points = 1 if first.time is None else int(first.time.steps.max()) + 1
         names = 1 if first.entity is None else len(first.entity.words)
         sort = sort_name(main.path.stem if first.entity is None else first.entity.name)
-        take(main, first, sort, points, names)
+        take(main, first, sort, names)
         fill_roles(main, learn, {sort})
         proposal = Proposal(tables)
         if (time := first.time) is not None:
@@ -340,9 +339,8 @@ class _Joined:
         return None
 
     def _take(self, table: ProposedTable, keys: RowKeys, sort: str) -> None:
-        points = 1 if keys.time is None else int(keys.time.steps.max()) + 1
         entities = next((len(s.names) for s in self.sorts if s.name == sort), 1)
-        take(table, keys, sort, points, entities)
+        take(table, keys, sort, entities)
 
     def _settle_traces(self, table: ProposedTable, trace: TableColumn, proposal: Proposal) -> None:
         """Use a table of traces as the split if it assigns them to training and testing."""

@@ -204,20 +204,21 @@ def _at_times(
     return None
 
 
-def take(table: ProposedTable, keys: RowKeys, sort: str, points: int, entities: int) -> None:
+def take(table: ProposedTable, keys: RowKeys, sort: str, entities: int) -> None:
     """Record what rows are about, and whether entities come and go.
 
     Args:
         table: the table.
         keys: the columns that tell rows apart.
         sort: the sort of the entities.
-        points: the number of time points.
         entities: the number of entities in all tables.
     """
     entity, trace, time = keys
+    points = 1 if time is None else int(time.steps.max()) + 1
     table.sort, table.entities = sort, entities
     if entity is not None:
-        entity.role, entity.why = Role.ENTITY, f"names {_so_many(len(entity.words))}"
+        many = f"{len(entity.words):,} entit{'y' if len(entity.words) == 1 else 'ies'}"
+        entity.role, entity.why = Role.ENTITY, f"names {many}"
     if time is not None:
         table.steps = time.steps
         why = f"whole numbers up to {points - 1:,}"
@@ -229,11 +230,6 @@ def take(table: ProposedTable, keys: RowKeys, sort: str, points: int, entities: 
         trace.role, trace.why = Role.TRACE, f"{len(trace.words):,} traces"
     traces = 1 if trace is None else len(trace.words)
     table.presence = time is not None and table.rows < traces * entities * points
-
-
-def _so_many(entities: int) -> str:
-    """Return a number of entities in words."""
-    return "1 entity" if entities == 1 else f"{entities:,} entities"
 
 
 def sort_name(name: str) -> str:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fotltn.analysis.ask import Answer
 from fotltn.decisions import two_valued
-from fotltn.errors import DataError, Diagnostic, FotError, Severity, listing
+from fotltn.errors import DataError, FotError, listing, warning
 from fotltn.evaluation import Time, present, time_point
 from fotltn.learn.checkpoints import (
     Reserved,
@@ -37,8 +37,8 @@ from fotltn.posterior.shared_worlds import WorldShare
 from fotltn.project.build import Built
 from fotltn.project.config import Config
 from fotltn.project.problem import moved_problem, problem_of
-from fotltn.project.sensing import Sensing, logits_of
-from fotltn.project.stored import numbers_by_name
+from fotltn.project.sensing import Sensing, added, logits_of
+from fotltn.project.stored import expect, numbers_by_name
 from fotltn.project.world import World
 from fotltn.semantics.tables import Value
 from fotltn.syntax.parse import parse_formula
@@ -144,17 +144,12 @@ def sample_again(
     """
     if carried is None:
         raise DataError(
-            Diagnostic(
-                "the model lacks what it needs to sample worlds of other data",
-                hint="train it again with this version",
-            )
+            "the model lacks what it needs to sample worlds of other data",
+            hint="train it again with this version",
         )
     problem = moved_problem(config, world, grounding, carried)
-    logits = dict(problem.logits)
-    if grounding.sensors is not None:
-        for name, said in logits_of(grounding.sensors, world, carried).items():
-            logits[name] = said if name not in logits else said + logits[name].to(said)
-    run = SamplingRun(replace(problem, logits=logits))
+    said = {} if grounding.sensors is None else logits_of(grounding.sensors, world, carried)
+    run = SamplingRun(replace(problem, logits=added(problem.logits, said)))
     anew = take_over(run.sampler, carried)
     while not run.finished:
         run.sweep()
@@ -167,10 +162,8 @@ def sample_again(
         "other things there"
         for names in anew
     ]
-    warnings = (
-        Diagnostic(text, severity=Severity.WARNING) for text in (*moved, *posterior.warnings)
-    )
-    facts = replace(world.facts, warnings=(*world.facts.warnings, *warnings))
+    told = (*world.facts.warnings, *map(warning, (*moved, *posterior.warnings)))
+    facts = replace(world.facts, warnings=told)
     return posterior, replace(world, facts=facts)
 
 
@@ -272,9 +265,9 @@ def ask_worlds(
 def no_worlds(what: str, posterior: Posterior | None) -> DataError:
     """Build the error that a request needs worlds, but there are none or degrees are asked for."""
     if posterior is not None:
-        return DataError(Diagnostic(f"{what}, not among degrees", hint="leave out the semantics"))
+        return DataError(f"{what}, not among degrees", hint="leave out the semantics")
     hint = 'train the project with method = "posterior"'
-    return DataError(Diagnostic(f"{what}, and this model has none", hint=hint))
+    return DataError(f"{what}, and this model has none", hint=hint)
 
 
 # --- storing ----------------------------------------------------------------------------------
@@ -307,34 +300,34 @@ def unpack_posterior(
     stored, fixed = below(tensors, "posterior/"), grounding.fixed
     names, device = tuple(grounding.marginals), fixed.lengths.device
     density, chains = stored["density"], document["chains"]
-    _expect(
+    expect(
         density.dtype == torch.float64 and density.dim() == 1 and bool(density.isfinite().all()),
         "the densities of its worlds are wrong",
     )
     right = type(chains) is int and chains > 0 and len(density) > 0 and len(density) % chains == 0
-    _expect(right, "the number of its chains is wrong")
+    expect(right, "the number of its chains is wrong")
     packs = below(stored, "worlds/")
-    _expect(set(packs) == set(names), "its worlds are of other predicates")
+    expect(set(packs) == set(names), "its worlds are of other predicates")
     worlds = {}
     for name, data in packs.items():
         shape = (len(density), *grounding.marginals[name].table.shape)
         worlds[name] = unpacked(data, shape).to(device)
     rates = document["rates"]
-    _expect(isinstance(rates, dict) and set(rates) == set(names), "its rates are wrong")
+    expect(isinstance(rates, dict) and set(rates) == set(names), "its rates are wrong")
     pairs = {n: NoiseRates(**numbers_by_name(pair, "a rate")) for n, pair in rates.items()}
     for name, pair in pairs.items():
-        _expect(all(0 <= r < 1 for r in pair), f"a rate of '{name}' is not in [0, 1)")
+        expect(all(0 <= r < 1 for r in pair), f"a rate of '{name}' is not in [0, 1)")
     tables = {n: m.table.to(torch.float64) for n, m in grounding.marginals.items()}
     for name, table in tables.items():
-        _expect(bool(((table >= 0) & (table <= 1)).all()), f"'{name}' has degrees outside [0, 1]")
+        expect(bool(((table >= 0) & (table <= 1)).all()), f"'{name}' has degrees outside [0, 1]")
     broken = document["violations"]
-    _expect(isinstance(broken, dict), "violations")
+    expect(isinstance(broken, dict), "violations")
     violations = {name: _cells(numbers_by_name(v, "violations")) for name, v in broken.items()}
     numbers = [numbers_by_name(document[k], k) for k in ("r_hat", "effective")]
     sweeps = document["sweeps"]
-    _expect(type(sweeps) is int and sweeps > 0, "the number of its sweeps is wrong")
+    expect(type(sweeps) is int and sweeps > 0, "the number of its sweeps is wrong")
     copied = document.get("copied", 0)
-    _expect(type(copied) is int and 0 <= copied <= chains, "its number of copied chains is wrong")
+    expect(type(copied) is int and 0 <= copied <= chains, "its number of copied chains is wrong")
     return Posterior(
         two_valued(fixed, 0.5), names, tables, {n: worlds[n] for n in names}, density.to(device),
         chains, pairs, violations, MixingReport(numbers[0], numbers[1], copied), sweeps,
@@ -357,10 +350,10 @@ def _carried(
     for key, table in below(stored, "prior/").items():
         part, _, names = key.partition("/")
         right = table.dtype == torch.float64 and not bool(table.isnan().any())
-        _expect(right and part in tables, f"'prior/{key}' is not part of a prior")
+        expect(right and part in tables, f"'prior/{key}' is not part of a prior")
         tables[part][tuple(names.split(","))] = table
     conditions = document["conditions"]
-    _expect(
+    expect(
         isinstance(conditions, dict)
         and all(isinstance(t, list) and all(isinstance(w, str) for w in t)
                 for t in conditions.values()),
@@ -369,13 +362,8 @@ def _carried(
     exponents = numbers_by_name(document["exponents"], "exponents")
     bases = numbers_by_name(document["bases"], "bases")
     seeing = () if grounding.sensors is None else tuple(grounding.sensors.signature.predicates)
-    _expect({*exponents} == {*bases} == {*seeing}, "its exponents belong to other networks")
+    expect({*exponents} == {*bases} == {*seeing}, "its exponents belong to other networks")
     told = {tuple(n.split(",")): tuple(t) for n, t in conditions.items()}
     weights = numbers_by_name(document.get("weights", {}), "weights")
-    _expect(all(weight >= 0 for weight in weights.values()), "a weight is below 0")
+    expect(all(weight >= 0 for weight in weights.values()), "a weight is below 0")
     return Carried(rates, tables, told, exponents, bases, weights)
-
-
-def _expect(right: bool, what: str) -> None:
-    if not right:
-        raise ValueError(what)

@@ -26,9 +26,8 @@ from fotltn.posterior.problem import Problem
 from fotltn.posterior.run import SamplingRun
 from fotltn.posterior.sampler import Sampler
 from fotltn.project.build import Built
-from fotltn.project.problem import presence
 from fotltn.project.world import World
-from fotltn.semantics.tables import table_shape
+from fotltn.semantics.tables import present_mask, table_shape
 
 #: The number of sweeps between two updates of the networks.
 _EVERY = 3
@@ -84,11 +83,8 @@ class Sensing:
 
     def logits(self) -> dict[str, Tensor]:
         """Return the evidence beyond labels: predictions times their exponents, and detectors."""
-        values, logits = self._trusted, dict(self._fixed)
-        for name, score in self._scores.items():
-            said = values[name] * score
-            logits[name] = said if name not in logits else said + logits[name].to(said)
-        return logits
+        values = self._trusted
+        return added(self._fixed, {n: values[n] * score for n, score in self._scores.items()})
 
     def attach(self, run: SamplingRun) -> None:
         """Attach to a run that has just been created or resumed."""
@@ -204,15 +200,8 @@ def network_plan(built: Built) -> NetworkPlan | None:
 
 def present_cells(world: World, grounding: Grounding) -> dict[str, Tensor]:
     """Return masks of the cells inside traces whose arguments are all present, by predicate."""
-    fixed, result = grounding.fixed, {}
-    for name, decl in grounding.signature.predicates.items():
-        shape = table_shape(fixed, decl)
-        inside = torch.ones(shape, dtype=torch.bool, device=fixed.lengths.device)
-        if not decl.static:
-            inside &= fixed.inside.reshape(fixed.batch, *[1] * len(decl.sorts), fixed.horizon)
-        there = presence(world, decl)
-        result[name] = inside if there is None else inside & there
-    return result
+    declared, present = grounding.signature.predicates, world.fixed.present
+    return {n: present_mask(grounding.fixed, decl, present) for n, decl in declared.items()}
 
 
 def folded(grounding: Grounding, labels: Labels, folds: int) -> dict[str, Tensor]:
@@ -291,6 +280,12 @@ def _labelled(name: str, problem: Problem, there: Tensor) -> tuple[Tensor, Tenso
     weights.index_put_(index, torch.ones_like(share), accumulate=True)
     targets.index_put_(index, share, accumulate=True)
     return targets / weights.clamp_min(1), weights
+
+
+def added(logits: Mapping[str, Tensor], more: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Add evidence of networks to that of detectors."""
+    both = {n: said + logits[n].to(said) if n in logits else said for n, said in more.items()}
+    return {**logits, **both}
 
 
 # --- other data -------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ from fotltn.learn.store import below, package_version
 from fotltn.logic.core import REAL
 from fotltn.logic.signature import Signature
 from fotltn.project.config import Config
-from fotltn.project.world import World, checked, device_of, to_device
+from fotltn.project.world import World, checked, device_of
 from fotltn.semantics.sparse import SparseTable, sparse_table
 from fotltn.semantics.tables import Tables, table_shape
 from fotltn.syntax.theory import FunctionDecl, Theory
@@ -114,8 +114,8 @@ def unpack_world(
         ValueError: a part is missing or wrong, or does not fit the rest.
     """
     theory = checked(source, config)
-    _expect(isinstance(domain, dict), "domain.json is not an object")
-    _expect(
+    expect(isinstance(domain, dict), "domain.json is not an object")
+    expect(
         type(domain.get("layout")) is int and domain["layout"] == LAYOUT,
         f"it has the layout {shown(domain.get('layout'))}; this version of fotltn reads {LAYOUT}",
     )
@@ -125,7 +125,7 @@ def unpack_world(
     stored = _Stored(tensors, domain, facts, theory.signature, dtype, functions)
     device = device_of(config)
     kinds = ("stated", "train", *(["test"] if _typed(domain, "test", bool) else []))
-    labels = {kind: to_device(stored.labels(kind), device) for kind in kinds}
+    labels = {kind: stored.labels(kind).to(device) for kind in kinds}
     return World(
         source, theory, facts, stored.fixed().to(device), labels["stated"], labels["train"],
         labels.get("test"),
@@ -140,12 +140,12 @@ def unpack_history(past: Any) -> tuple[Epoch, ...]:
     """
     epochs = []
     for entry in _typed(past, "history", list):
-        _expect(isinstance(entry, dict) and set(entry) == set(Epoch.__annotations__), _EPOCH)
+        expect(isinstance(entry, dict) and set(entry) == set(Epoch.__annotations__), _EPOCH)
         numbers = [entry[n] for n in ("loss", "facts", "watched")]
         numbers += [] if entry["axioms"] is None else [entry["axioms"]]
-        _expect(type(entry["number"]) is int and type(entry["best"]) is bool, _EPOCH)
+        expect(type(entry["number"]) is int and type(entry["best"]) is bool, _EPOCH)
         epochs.append(Epoch(**{**entry, "values": numbers_by_name(entry["values"], _EPOCH)}))
-        _expect(all(map(_is_number, numbers)), _EPOCH)
+        expect(all(map(_is_number, numbers)), _EPOCH)
     return EpochHistory(epochs)
 
 
@@ -155,7 +155,7 @@ def numbers_by_name(value: Any, what: str) -> dict[str, float]:
     Raises:
         ValueError: it is something else.
     """
-    _expect(isinstance(value, dict) and all(map(_is_number, value.values())), what)
+    expect(isinstance(value, dict) and all(map(_is_number, value.values())), what)
     return dict(value)
 
 
@@ -173,7 +173,7 @@ def check_widths(config: Config, weights: Mapping[str, Tensor]) -> None:
     widths += [size for how in networks for size in how.hidden]
     widths += [size for g in config.groups for size in g.hidden]
     for size in widths:
-        _expect(size <= _WIDE or size in there, f"the weights have no layer of width {size:,}")
+        expect(size <= _WIDE or size in there, f"the weights have no layer of width {size:,}")
 
 
 def placed(config: Config, device: str | None) -> Config:
@@ -191,7 +191,7 @@ def _facts(domain: Mapping[str, Any], signature: Signature) -> Facts:
     """Restore the names of traces and entities."""
     traces = _names(domain.get("traces"), "traces")
     lengths = _typed(domain, "lengths", list)
-    _expect(
+    expect(
         len(lengths) == len(traces) > 0
         and all(type(n) is int and n > 0 for n in lengths)
         and len(traces) * max(lengths) <= MAX_CELLS,
@@ -199,16 +199,16 @@ def _facts(domain: Mapping[str, Any], signature: Signature) -> Facts:
     )
     entities = _typed(domain, "entities", dict)
     local = _typed(domain, "local", dict)
-    _expect(
+    expect(
         {*entities, *local} == set(signature.sorts) and not {*entities} & {*local},
         "its entities do not fit the sorts of its theory",
     )
     for sort, names in local.items():
         right = isinstance(names, list) and len(names) == len(traces)
-        _expect(right, f"the entities of '{sort}' are not listed for each trace")
+        expect(right, f"the entities of '{sort}' are not listed for each trace")
     room = domain.get("room", {})
     right = isinstance(room, dict) and all(type(n) is int and 0 < n < 2**31 for n in room.values())
-    _expect(right and {*room} <= {*local}, f"the places of its entities are {shown(room)}")
+    expect(right and {*room} <= {*local}, f"the places of its entities are {shown(room)}")
     return Facts(
         traces,
         {s: _names(n, f"the entities of '{s}'") for s, n in entities.items()},
@@ -270,7 +270,7 @@ class _Stored:
         for name, entry in _typed(self.domain, "tables", dict).items():
             shape = list(table_shape(self.frame, self.signature.predicates[name]))
             right = isinstance(entry, list) and len(entry) == 2 and entry[0] == shape
-            _expect(right and _is_number(entry[1]), f"the table of '{name}' does not fit its facts")
+            expect(right and _is_number(entry[1]), f"the table of '{name}' does not fit its facts")
             index, value = (self.tensors[f"given/{name}/{part}"] for part in ("index", "value"))
             predicates[name] = sparse_table(index, value, shape, default=entry[1])
         for key, table in below(self.tensors, "given/").items():
@@ -279,7 +279,7 @@ class _Stored:
         functions, relations = below(self.tensors, "functions/"), below(self.tensors, "relations/")
         known = (set(self.functions), set(self.signature.relations))
         same = (set(functions), set(relations)) == known
-        _expect(same, "its functions and relations do not match its theory")
+        expect(same, "its functions and relations do not match its theory")
         inputs = {
             sort: Features(names, self.tensors[f"features/{sort}"])
             for sort, names in self.features.items()
@@ -296,7 +296,7 @@ class _Stored:
         index = {n: tensors[f"{n}/index"] for n in names}
         truth = {n: tensors[f"{n}/truth"] for n in names}
         same = all(index[n].shape[1] == truth[n].shape[0] for n in names)
-        _expect(same and len(tensors) == 2 * len(names), f"its labels ({kind}) are incomplete")
+        expect(same and len(tensors) == 2 * len(names), f"its labels ({kind}) are incomplete")
         static = frozenset(n for n in names if known[n].static)
         return Labels(index, truth, {n: known[n].sorts for n in names}, self.local, static)
 
@@ -342,26 +342,26 @@ def _check_tensor(
     fits = tensor.dim() == len(shape) and all(
         wanted in (-1, size) for size, wanted in zip(tensor.shape, shape, strict=True)
     )
-    _expect(
+    expect(
         fits and tensor.dtype == dtype,
         f"'{name}' has the shape {tuple(tensor.shape)} and the type {tensor.dtype}; "
         f"expected {tuple(shape)} and {dtype}",
     )
-    _expect(bool(tensor.isfinite().all()), f"'{name}' has numbers that are not finite")
+    expect(bool(tensor.isfinite().all()), f"'{name}' has numbers that are not finite")
     if most is not None:
         inside = (tensor >= 0) & (tensor <= most)
-        _expect(bool(inside.all()), f"'{name}' has numbers that are below 0 or too large")
+        expect(bool(inside.all()), f"'{name}' has numbers that are below 0 or too large")
 
 
 def _names(value: Any, what: str) -> tuple[str, ...]:
     right = isinstance(value, list) and all(isinstance(n, str) for n in value)
-    _expect(right and len(set(value)) == len(value), f"{what} are not a list of distinct names")
+    expect(right and len(set(value)) == len(value), f"{what} are not a list of distinct names")
     return tuple(value)
 
 
 def _typed(value: Any, key: str, kind: type) -> Any:
     right = isinstance(value, dict) and isinstance(value.get(key), kind)
-    _expect(right, f"'{key}' is missing, or is not a {kind.__name__}")
+    expect(right, f"'{key}' is missing, or is not a {kind.__name__}")
     return value[key]
 
 
@@ -369,6 +369,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
 
 
-def _expect(right: bool, what: str) -> None:
+def expect(right: bool, what: str) -> None:
+    """Raise a `ValueError` that says what is wrong with a stored part, unless it is right."""
     if not right:
         raise ValueError(what)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from fotltn.errors import DataError, Diagnostic, InterruptedTrainingError, LimitError
+from fotltn.errors import DataError, InterruptedTrainingError, LimitError
 from fotltn.learn.checkpoints import Reserved, clear_checkpoints, reserve
 from fotltn.learn.fit import fit
 from fotltn.learn.ranks import ALONE, Ranks, joined_ranks
@@ -26,7 +26,7 @@ from fotltn.project.callbacks import Callback, Telling, telling
 from fotltn.project.config import Config
 from fotltn.project.model import KIND, Model, model_of
 from fotltn.project.problem import problem_of
-from fotltn.project.sampled import Sampled, sample_project
+from fotltn.project.sampled import sample_project
 from fotltn.project.stored import versions
 from fotltn.project.world import NOTHING, InMemory, in_precision
 from fotltn.stop import interrupts
@@ -86,7 +86,7 @@ def _trained(
                     "sample fewer worlds at once (worlds in [posterior]); fotltn plan says "
                     "what they need"
                 )
-            raise LimitError(Diagnostic("training does not fit into memory", hint=hint)) from None
+            raise LimitError("training does not fit into memory", hint=hint) from None
         raise
     if not outcome.finished:
         raise _stopped("epoch", len(outcome.history), config.training.epochs, checkpoints)
@@ -173,16 +173,10 @@ def _sampled(
     )
     if outcome.posterior is None:
         raise _stopped("sweep", outcome.done, outcome.of, checkpoints)
-    model = _sampled_model(built, outcome)
-    _set_thresholds(model, built)
-    return model
-
-
-def _sampled_model(built: Built, outcome: Sampled) -> Model:
-    """Return the model that sampling produced."""
     model = model_of(built)
     model.posterior, model.warnings = outcome.posterior, outcome.warnings
     model.reason, model.versions = outcome.reason, versions()
+    _set_thresholds(model, built)
     return model
 
 
@@ -191,7 +185,7 @@ def _stopped(
 ) -> InterruptedTrainingError:
     hint = None if checkpoints is None else "run the same command to continue"
     text = f"training was stopped after {what} {done} of {total}"
-    return InterruptedTrainingError(Diagnostic(text, hint=hint))
+    return InterruptedTrainingError(text, hint=hint)
 
 
 def _set_thresholds(model: Model, built: Built) -> None:

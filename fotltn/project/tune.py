@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from fotltn.errors import DataError, Diagnostic, FotError, InterruptedTrainingError, missing
 from fotltn.files import write_files
@@ -116,10 +116,8 @@ def choice_of(text: str) -> SearchedSetting:
         raise DataError(f"'{text}' does not state the values of a setting; expected a text {like}")
     if key.partition(".")[0] not in _TABLES or "." not in key or key in _LEFT:
         raise DataError(
-            Diagnostic(
-                f"'{key}' cannot be searched",
-                hint=f"use a setting of {', '.join(_TABLES)}, except {', '.join(_LEFT)}",
-            )
+            f"'{key}' cannot be searched",
+            hint=f"use a setting of {', '.join(_TABLES)}, except {', '.join(_LEFT)}",
         )
     if not (match := _RANGE.fullmatch(said)):
         return SearchedSetting(key, tuple(_value(part.strip()) for part in said.split(",")))
@@ -177,7 +175,7 @@ def tune(
     choices = [choice_of(text) for text in search or base.search]
     if not choices:
         hint = '--search training.rate=0.001..0.1:log, or a table [tune] with search = ["…"]'
-        raise DataError(Diagnostic("no settings to search for were named", hint=hint))
+        raise DataError("no settings to search for were named", hint=hint)
     if len({choice.key for choice in choices}) < len(choices):
         raise DataError("a setting to search for was named twice")
     base.config({choice.key: choice.first for choice in choices})  # raises errors before trials
@@ -264,12 +262,7 @@ class _TriedProject:
         output = values.setdefault("output", {})
         output["model"] = f"{output.get('model', 'model')}-tuned"
         file = self.folder / TUNED
-        text = show_toml(values).encode()
-
-        def content(sink: BinaryIO) -> None:
-            sink.write(text)
-
-        write_files({file: content})
+        write_files({file: show_toml(values).encode()})
         return file
 
 
@@ -286,10 +279,8 @@ def tried(
     watched = built.task.split()[1]
     if watched is None:
         raise DataError(
-            Diagnostic(
-                "settings are judged on validation facts, and there are none",
-                hint="hold some back: validation = 0.1 in [training]",
-            )
+            "settings are judged on validation facts, and there are none",
+            hint="hold some back: validation = 0.1 in [training]",
         )
     with interrupts() as asked:
         try:
@@ -337,19 +328,15 @@ def _study(
         known = study.user_attrs.get("identity")
     except (OSError, ValueError, KeyError, optuna.exceptions.OptunaError) as error:
         raise DataError(
-            Diagnostic(
-                f"the search in '{place}' cannot be used: {' '.join(str(error).split())[:200]}",
-                hint="start over with --fresh",
-            )
+            f"the search in '{place}' cannot be used: {' '.join(str(error).split())[:200]}",
+            hint="start over with --fresh",
         ) from None
     if known is None:
         study.set_user_attr("identity", identity)
     elif known != identity:
         other = ", ".join(name for name in identity if known.get(name) != identity[name])
         raise DataError(
-            Diagnostic(
-                f"the search in '{place}' has another {other}", hint="start over with --fresh"
-            )
+            f"the search in '{place}' has another {other}", hint="start over with --fresh"
         )
     return study
 

@@ -11,13 +11,7 @@ from typing import assert_never, cast
 import torch
 from torch import Tensor, nn
 
-from fotltn.errors import (
-    Diagnostic,
-    ParseError,
-    Severity,
-    listing,
-    name_hint,
-)
+from fotltn.errors import Diagnostic, ParseError, listing, name_hint, warning
 from fotltn.grounding.dense import tables_of_facts
 from fotltn.grounding.facts import Facts
 from fotltn.grounding.features import Features
@@ -78,6 +72,13 @@ class World:
     parts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     counted: Mapping[str, Tensor] = field(default_factory=dict)
     centring: Mapping[str, Centring] = field(default_factory=dict)
+
+    def unseen(self, *, evidence: bool = False) -> World:
+        """Return the world for networks that have not seen it; labels are tests, or evidence."""
+        nothing = Labels({}, {}, {}, frozenset(self.facts.local))
+        test = self.stated if self.stated.total and not evidence else None
+        labels = self.stated if evidence else nothing
+        return replace(self, labels=labels, test=test, watched=None, parts={})
 
 
 #: A predicate that Python computes: a network, or a function of given tables and features.
@@ -228,9 +229,9 @@ def world_of(
     )  # fmt: skip
     fixed = replace(fixed, signature=signature, inputs=features)
     return World(
-        source, theory, facts, fixed.to(device), to_device(every, device),
-        to_device(train, device), None if test is None else to_device(test, device),
-        None if watched is None else to_device(watched, device), parts, counted,
+        source, theory, facts, fixed.to(device), every.to(device), train.to(device),
+        None if test is None else test.to(device),
+        None if watched is None else watched.to(device), parts, counted,
     )  # fmt: skip
 
 
@@ -347,7 +348,7 @@ def unguarded(theory: CheckedTheory, facts: Facts) -> tuple[Diagnostic, ...]:
             f"places, because traces have {min(counts)} to {max(counts)} of these"
         )
         hint = "add a guard that is true of existing entities: forall x where Present(x). …"
-        warnings.append(Diagnostic(text, hint=hint, severity=Severity.WARNING))
+        warnings.append(warning(text, hint=hint))
     return tuple(warnings)
 
 
@@ -431,12 +432,3 @@ def in_precision(config: Config) -> Iterator[None]:
         yield
     finally:
         torch.set_default_dtype(before)
-
-
-def to_device(labels: Labels, device: torch.device) -> Labels:
-    """Return labels on a device."""
-    return replace(
-        labels,
-        index={n: t.to(device) for n, t in labels.index.items()},
-        truth={n: t.to(device) for n, t in labels.truth.items()},
-    )
