@@ -23,7 +23,7 @@ from fotltn.cli.options import (
 )
 from fotltn.cli.output import emit_json, time_point, warn
 from fotltn.cli.values import show_values, value_rows
-from fotltn.errors import Diagnostic, Severity
+from fotltn.errors import Diagnostic, warning
 from fotltn.semantics.config import check_threshold, named, semantics_of
 
 if TYPE_CHECKING:
@@ -128,8 +128,7 @@ def _few(worlds: tuple[int, ...], posterior: Posterior | None) -> Iterator[Diagn
     fewest = min(worlds, default=0)
     if posterior is not None and fewest < _FEWEST:
         where = " in a trace" if len(worlds) > 1 else ""
-        yield Diagnostic(
+        yield warning(
             f"only {fewest} of {posterior.count} sampled worlds obey the condition{where}",
             hint="for narrower intervals, state the condition as a fact, and train again",
-            severity=Severity.WARNING,
         )

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fotltn.cli.output import warn
-from fotltn.errors import DataError, Diagnostic, Severity
+from fotltn.errors import DataError, Diagnostic, warning
 
 if TYPE_CHECKING:
     from fotltn.cli.display import Display
@@ -75,11 +75,10 @@ def refuse_evidence(evidence: bool) -> None:
 
 def _first_block(model: Model) -> Diagnostic:
     traces = len(model.facts.traces)
-    return Diagnostic(
+    return warning(
         "the data were prepared in blocks, and this answer is about the first "
         f"block only, of {traces} "
         f"{'trace' if traces == 1 else 'traces'}",
-        severity=Severity.WARNING,
         hint="score, audit, rules and predict read all blocks: name the project, or "
         "its prepared data with --data",
     )

@@ -72,18 +72,15 @@ class Display(Callback):
         if model.config.method == "posterior":
             how = model.config.posterior
             self.expect("sampling", "sweeps", how.burn_in + how.sweeps)
+            made = f"{count(how.worlds)} worlds at once"
         else:
             self.expect("training", "epochs", model.config.training.epochs)
-        made = count(sum(p.numel() for p in model.grounding.parameters())) + " parameters"
-        if model.config.method == "posterior":
-            made = f"{count(model.config.posterior.worlds)} worlds at once"
+            made = count(sum(p.numel() for p in model.grounding.parameters())) + " parameters"
         axioms = len(model.theory.axioms)
         warn((*model.theory.warnings, *model.facts.warnings))
         if model.chosen:
             self.console.print(f"method: {model.config.method}, {model.chosen}")
-        for sentence in stated_definitions(model):
-            print(f"note: {sentence}", file=sys.stderr)
-        for sentence in model.bias:
+        for sentence in (*stated_definitions(model), *model.bias):
             print(f"note: {sentence}", file=sys.stderr)
         self.console.print(
             f"{made}, {count(model.world.labels.total)} labelled facts, "
@@ -174,11 +171,16 @@ def trend(change: float) -> str:
     return "·" if abs(change) < _STEADY else "↑" if change > 0 else "↓"
 
 
-def _losses(epoch: Epoch, best: int) -> Table:
+def _three_columns() -> Table:
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="bold")
     table.add_column(justify="right")
     table.add_column()
+    return table
+
+
+def _losses(epoch: Epoch, best: int) -> Table:
+    table = _three_columns()
     table.add_row("loss", number(epoch.loss, 4), f"best epoch {best}")
     table.add_row("facts", number(epoch.facts, 4), f"watched {number(epoch.watched, 4)}")
     return table
@@ -186,10 +188,7 @@ def _losses(epoch: Epoch, best: int) -> Table:
 
 def _agreement(progress: SamplingProgress, mixing: MixingReport | None) -> Table:
     """Return how far chains agree, by predicate."""
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(style="bold")
-    table.add_column(justify="right")
-    table.add_column()
+    table = _three_columns()
     for name, value in progress.weights.items():
         table.add_row(name, f"weight {number(value)}", "")
     if mixing is None:

@@ -26,7 +26,7 @@ from fotltn.cli.values import ValueRow, show_values, value_rows
 from fotltn.errors import DataError
 from fotltn.logic.check import CheckedFormula, CheckedTheory, check_formula
 from fotltn.logic.check import check as check_theory
-from fotltn.semantics.config import PMean, Semantics, check_threshold, semantics_of
+from fotltn.semantics.config import check_threshold, only_p, semantics_of
 from fotltn.syntax.load import load_theory
 from fotltn.syntax.parse import parse_formula
 
@@ -111,7 +111,7 @@ def evaluate(
             {
                 "ok": True,
                 "semantics": meaning.name,
-                "p": _exponent(meaning),
+                "p": "inf" if only_p(meaning) == float("inf") else only_p(meaning),
                 "at": "all" if time is None else time,
                 "results": [
                     {"formula": row.formula, **row.place(several=several),
@@ -140,15 +140,6 @@ def _goals(theory: CheckedTheory, texts: list[str]) -> list[tuple[str, CheckedFo
     return [
         (text, check_formula(parse_formula(text, source="--formula"), signature)) for text in texts
     ]
-
-
-def _exponent(semantics: Semantics) -> float | str | None:
-    """Return the exponent of all means, if there is one; infinity is a word, as JSON lacks it."""
-    exponents = {a.p for a in semantics.aggregations if isinstance(a, PMean)}
-    if len(exponents) != 1 or semantics.boolean:
-        return None
-    (p,) = exponents
-    return "inf" if p == float("inf") else p
 
 
 def _refuse_degrees(view: View, goals: list[tuple[str, CheckedFormula]]) -> None:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fotltn.cli.options import Exponent, Horizon, TheoryFile
-from fotltn.cli.output import INTERRUPTED, raw, warn
-from fotltn.cli.tables import add, binding_text, grid, say, show
+from fotltn.cli.options import Exponent, Horizon, StepsFile, TheoryFile
+from fotltn.cli.output import INTERRUPTED, VIOLATED, raw, warn
+from fotltn.cli.tables import add, grid, say, show
 from fotltn.errors import DataError
-from fotltn.format import NONE, degree
+from fotltn.format import NONE, cell_words, degree
 from fotltn.logic.check import check as check_theory
 from fotltn.semantics.config import SEMANTICS, semantics_of
 from fotltn.stop import interrupts
@@ -26,18 +26,12 @@ if TYPE_CHECKING:
     from fotltn.monitor.steps import InputLine
     from fotltn.monitor.verdicts import States, ValueBounds
 
-#: The exit status if an axiom is violated at the end.
-VIOLATED = 3
-
 _AT_ONCE = 1024  # steps, between which Ctrl-C is heard
 
 
 def monitor(
     theory: TheoryFile,
-    source: Annotated[
-        Path | None,
-        typer.Option("--input", help="A file of steps; by default, standard input."),
-    ] = None,
+    source: StepsFile = None,
     every: Annotated[
         int | None,
         typer.Option("--every", min=1, help="Print the states of all axioms every N steps."),
@@ -198,7 +192,7 @@ class _Printer:
         for state in states:
             if state.verdict != "open" and state.axiom not in self.told:
                 self.told[state.axiom] = state.verdict
-                where = ", ".join(binding_text(dict(state.binding)))
+                where = cell_words(dict(state.binding))
                 say(f"step {states.step}: {state.axiom} {state.verdict}{': ' * bool(where)}{where}")
 
     def _states(self, states: States, values: Mapping[str, ValueBounds]) -> None:
@@ -227,7 +221,7 @@ class _Printer:
         )  # fmt: skip
         for state in states:
             value = values.get(state.axiom)
-            where = ", ".join(binding_text(dict(state.binding)))
+            where = cell_words(dict(state.binding))
             shown = degree(None if value is None else value.now)
             since = "the end" if state.decided is None else state.decided
             add(table, state.axiom, state.verdict, since, shown, where)

@@ -10,7 +10,7 @@ import typer
 
 from fotltn.cli.options import Json
 from fotltn.cli.output import emit_json
-from fotltn.errors import DataError, Diagnostic
+from fotltn.errors import DataError
 
 if TYPE_CHECKING:
     from fotltn.project.propose import Proposal
@@ -82,7 +82,7 @@ def new(
             raise DataError("--paper cannot be combined with --from")
         if folder.is_file():
             hint = f"fotltn new FOLDER --from {tables[0]} {folder}"
-            raise DataError(Diagnostic("the folder of the project comes before --from", hint=hint))
+            raise DataError("the folder of the project comes before --from", hint=hint)
         proposal = make_from(folder, [*tables, *(others or [])], learn or [])
     elif others:
         raise DataError("tables come after --from: fotltn new FOLDER --from TABLE TABLE")

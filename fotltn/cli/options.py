@@ -13,6 +13,7 @@ from fotltn.semantics.config import SEMANTICS
 _ONE_OF = f"ne of {', '.join(SEMANTICS)}."
 
 TheoryFile = Annotated[Path, typer.Argument(help="A theory file (.fot).")]
+ProjectFolder = Annotated[Path, typer.Argument(help="A folder with a project.toml, or that file.")]
 ModelFolder = Annotated[Path, typer.Argument(help="The folder of a model, or of a project.")]
 
 FactFiles = Annotated[
@@ -33,6 +34,12 @@ Timezone = Annotated[
     typer.Option(
         "--timezone", help="With --step: the zone of times that name none, such as Europe/Berlin."
     ),
+]
+StepsFile = Annotated[
+    Path | None, typer.Option("--input", help="A file of steps; by default, standard input.")
+]
+OtherFolder = Annotated[
+    Path | None, typer.Option("--data", help="Another folder with the project's tables.")
 ]
 SemanticsName = Annotated[str, typer.Option("--semantics", help=f"O{_ONE_OF}")]
 OtherSemantics = Annotated[

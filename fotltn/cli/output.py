@@ -11,7 +11,8 @@ from typing import Any, TextIO
 from fotltn.errors import DataError, Diagnostic, FotError, visible
 from fotltn.format import finite
 
-OK, FINDINGS, USAGE, INTERRUPTED = 0, 1, 2, 130
+#: Exit statuses; `VIOLATED` is that of an axiom which is violated.
+OK, FINDINGS, USAGE, VIOLATED, INTERRUPTED = 0, 1, 2, 3, 130
 
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
@@ -47,9 +48,9 @@ def emit_text(text: str) -> None:
     stream.write(text)
 
 
-def emit_json(value: Any, *, indent: int | None = 2) -> None:
+def emit_json(value: Any) -> None:
     """Print a JSON document; NaN, which JSON lacks, becomes null."""
-    text = json.dumps(finite(value), ensure_ascii=False, indent=indent)
+    text = json.dumps(finite(value), ensure_ascii=False, indent=2)
     print(text, file=raw(sys.stdout))
 
 
@@ -73,12 +74,10 @@ _FILES = "--data may be files only for a model: name the folder of the model"
 def one_folder(data: Sequence[Path] | None) -> Path | None:
     """Return the folder with the tables of a project, which --data names."""
     if len(data or ()) > 1:
-        raise DataError(
-            Diagnostic("for a project, --data must be one folder with its tables", hint=_FILES)
-        )
+        raise DataError("for a project, --data must be one folder with its tables", hint=_FILES)
     if data and data[0].is_file():
         message = f"for a project, --data must be a folder with tables, not the file '{data[0]}'"
-        raise DataError(Diagnostic(message, hint=_FILES))
+        raise DataError(message, hint=_FILES)
     return data[0] if data else None
 
 

@@ -118,10 +118,6 @@ def _seconds(done: Mapping[Kind, int], *, boolean: bool) -> dict[str, float]:
     return {"values": values, "with_gradients": machine.time(done, gradients=True)}
 
 
-def _because(chosen: str) -> str:
-    return f", {chosen}" if chosen else ""
-
-
 def _plan_project(path: Path, *, posterior: bool, timed: bool, as_json: bool) -> None:
     """Print what a project costs: a step of training, or the sampling of its worlds."""
     from dataclasses import replace
@@ -142,7 +138,7 @@ def _plan_project(path: Path, *, posterior: bool, timed: bool, as_json: bool) ->
         emit_json({"ok": True, "project": str(path), "method": "gradient", **made.as_dict()})
         return
     warn((*built.world.theory.warnings, *built.world.facts.warnings))
-    print(f"learns by gradients{_because(built.chosen)}")
+    print(", ".join(filter(None, ["learns by gradients", built.chosen])))
     for line in made.explain():
         print(line)
 

@@ -48,17 +48,16 @@ def predict(
     can be read again as facts. Without -o, it goes to standard output as CSV. Exit status: 0 if it
     was written, 1 if the input has errors, 2 for a wrong call.
     """
+    tables = _tables(model, data, horizon, evidence, predicate or None, decide)
     if output is not None:
         from fotltn.analysis.predictions import write_table
 
-        tables = _tables(model, data, horizon, evidence, predicate or None, decide)
         written = write_table(tables, output) if is_first() else sum(t.num_rows for t in tables)
         if as_json:
             emit_json({"ok": True, "file": str(output), "rows": written})
         else:
             print(f"{output}: {written:,} rows")
         return
-    tables = _tables(model, data, horizon, evidence, predicate or None, decide)
     if as_json:
         rows = [row for table in tables for row in table.to_pylist()]
         emit_json({"ok": True, "predictions": rows})

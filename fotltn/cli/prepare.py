@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from fotltn.cli.options import Json
+from fotltn.cli.options import Json, OtherFolder, ProjectFolder
 from fotltn.cli.output import as_bytes, emit_json, warn
 from fotltn.format import size
 
@@ -17,16 +17,14 @@ _SECONDS = 10.0  # seconds between two lines of progress
 
 
 def prepare(
-    project: Annotated[Path, typer.Argument(help="A folder with a project.toml, or that file.")],
+    project: ProjectFolder,
     out: Annotated[
         Path | None,
         typer.Argument(
             help="The folder for the blocks; by default, the one that `prepared` in [data] names."
         ),
     ] = None,
-    data: Annotated[
-        Path | None, typer.Option("--data", help="Another folder with the project's tables.")
-    ] = None,
+    data: OtherFolder = None,
     traces: Annotated[
         int | None,
         typer.Option(

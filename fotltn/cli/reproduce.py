@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from fotltn.errors import DataError, Diagnostic
+from fotltn.errors import DataError
 
 #: The folder that holds `fotltn/`: the checkout, if there is one.
 _ROOT = Path(__file__).resolve().parents[2]
@@ -27,10 +27,8 @@ def reproduce(
     """
     if not all((_ROOT / name).is_file() for name in ("pyproject.toml", "reproduction/cli.py")):
         raise DataError(
-            Diagnostic(
-                "the paper's experiments are not installed: they are in the repository",
-                hint="in a checkout, run: python -m reproduction run",
-            )
+            "the paper's experiments are not installed: they are in the repository",
+            hint="in a checkout, run: python -m reproduction run",
         )
     sys.path.insert(0, str(_ROOT))
     from reproduction.cli import app

@@ -176,8 +176,8 @@ def _started(
 def _wait(processes: list[subprocess.Popen[bytes]]) -> None:
     """Wait until all processes have ended, or one has failed and the others had time to notice."""
     failed: float | None = None
-    while any(process.poll() is None for process in processes):
-        if failed is None and any(process.returncode for process in processes):
+    while None in (statuses := [process.poll() for process in processes]):
+        if failed is None and any(statuses):
             failed = time.monotonic()
         if failed is not None and time.monotonic() - failed > _GRACE:
             return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from fotltn.format import count, degree, number
@@ -85,8 +85,3 @@ def say_knowledge_base(base: KnowledgeBase, *, trained: bool = True) -> None:
     if not trained:
         line = line.replace(f"model {degree(base.kb_sat.value)}, ", "", 1)
     say(line, style="bold" if base.telling else "bold red")
-
-
-def binding_text(binding: dict[str, str]) -> Sequence[str]:
-    """Return variables with their entities."""
-    return [f"{variable} = {entity}" for variable, entity in binding.items()]

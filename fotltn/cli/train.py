@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from fotltn.cli.options import Json
+from fotltn.cli.options import Json, OtherFolder, ProjectFolder
 from fotltn.cli.output import emit_json
 from fotltn.cli.shards import Shards, end_with_starter, run_shards
 from fotltn.format import number
@@ -19,10 +19,8 @@ if TYPE_CHECKING:
 
 
 def train(
-    project: Annotated[Path, typer.Argument(help="A folder with a project.toml, or that file.")],
-    data: Annotated[
-        Path | None, typer.Option("--data", help="Another folder with the project's tables.")
-    ] = None,
+    project: ProjectFolder,
+    data: OtherFolder = None,
     model: Annotated[
         Path | None,
         typer.Option("--model", "-o", help="The folder for the model; by default, PROJECT/model."),

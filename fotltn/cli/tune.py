@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from fotltn.cli.options import Json
+from fotltn.cli.options import Json, ProjectFolder
 from fotltn.cli.output import emit_json
 from fotltn.cli.tables import add, grid, say, show
 from fotltn.format import number
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def tune(
-    project: Annotated[Path, typer.Argument(help="A folder with a project.toml, or that file.")],
+    project: ProjectFolder,
     search: Annotated[
         list[str] | None,
         typer.Option(

@@ -9,8 +9,8 @@ import typer
 from fotltn.cli.asked import asked_model
 from fotltn.cli.options import Evidence, Json, ModelFolder, NewTables, Threshold, TraceEnd
 from fotltn.cli.output import emit_json
-from fotltn.cli.tables import add, binding_text, grid, say, show
-from fotltn.format import NONE, degree, share, signed
+from fotltn.cli.tables import add, grid, say, show
+from fotltn.format import NONE, cell_words, degree, share, signed
 from fotltn.semantics.config import check_share
 
 if TYPE_CHECKING:
@@ -138,14 +138,12 @@ def _crisp(view: View, axiom: str | None, as_json: bool) -> None:
             rest = "; cells that the end of a trace cuts off are undecided" if cut else ""
             say(f"{name}: true, where {view.rule}{rest}.")
             continue
-        where = list(binding_text(example.binding))
-        where += [] if example.time is None else [f"time {example.time}"]
-        if view.tables.batch > 1:
-            where.append(f"trace {view.tables.names.trace(example.trace)}")
+        trace = view.tables.names.trace(example.trace) if view.tables.batch > 1 else None
+        where = cell_words(example.binding, example.time, trace)
         atoms = (
             f"{a.text}{_at(a.time)} is {'true' if a.value else 'false'}" for a in example.atoms
         )
-        say(f"{name}: false{' at ' if where else ''}{', '.join(where)}: {', '.join(atoms)}.")
+        say(f"{name}: false{' at ' if where else ''}{where}: {', '.join(atoms)}.")
 
 
 def _with_trace(view: View, entry: dict[str, object]) -> dict[str, object]:
@@ -163,7 +161,7 @@ def _print(view: View, rows: list[tuple[str, float | None, WorstCell]]) -> None:
     heads += ["time", *(["trace"] if several else []), "binding", "atoms"]
     table = grid(*heads, left=["axiom", "trace"], fold=["binding", "atoms"])
     for axiom, of_all, v in rows:
-        bound = ", ".join(binding_text(v.binding)).replace(" = ", "=")
+        bound = cell_words(v.binding).replace(" = ", "=")
         add(
             table, *([axiom, share(of_all)] if ranked else []), v.standing,
             share(v.share), degree(v.value), degree(v.antecedent), degree(v.consequent),

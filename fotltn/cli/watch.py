@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fotltn.cli.options import Horizon, TheoryFile, TraceEnd
-from fotltn.cli.output import INTERRUPTED, raw, warn
+from fotltn.cli.options import Horizon, StepsFile, TheoryFile, TraceEnd
+from fotltn.cli.output import INTERRUPTED, VIOLATED, raw, warn
 from fotltn.cli.tables import add, grid, say, show
 from fotltn.errors import DataError
 from fotltn.format import NONE
@@ -31,16 +31,10 @@ if TYPE_CHECKING:
     from fotltn.monitor.steps import Header, InputLine
     from fotltn.monitor.watch import Watch
 
-#: The exit status if there was a violation.
-VIOLATED = 3
-
 
 def watch(
     theory: TheoryFile,
-    source: Annotated[
-        Path | None,
-        typer.Option("--input", help="A file of steps; by default, standard input."),
-    ] = None,
+    source: StepsFile = None,
     follow: Annotated[
         bool, typer.Option("--follow", help="Wait at the end of the file for more, until Ctrl-C.")
     ] = False,

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from fotltn.cli.options import Json
+from fotltn.cli.options import Json, ProjectFolder
 from fotltn.cli.output import emit_json
 from fotltn.cli.tables import add, grid, say, show
 from fotltn.format import count, number
 
 
 def worth(
-    project: Annotated[Path, typer.Argument(help="A folder with a project.toml, or that file.")],
+    project: ProjectFolder,
     axiom: Annotated[
         list[str] | None, typer.Option("--axiom", help="Only this axiom; repeatable.")
     ] = None,

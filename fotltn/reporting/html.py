@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fotltn.errors import DataError, Diagnostic, missing
+from fotltn.errors import DataError, missing
 from fotltn.files import write_files
 from fotltn.format import count, degree, entered, number, points, share, signed
 from fotltn.reporting.svg import inline_svg
@@ -120,7 +120,7 @@ def check_place(path: Path | str, *, force: bool = False) -> None:
             return
         if target.is_dir():
             hint = f"name a file, such as {Path(path) / 'report.html'}"
-            raise DataError(Diagnostic(f"cannot write {path}: it is a folder", hint=hint))
+            raise DataError(f"cannot write {path}: it is a folder", hint=hint)
         if not stat.S_ISREG(target.stat().st_mode):
             raise DataError(f"cannot write {path}: it is not a plain file")
         if force:
@@ -131,4 +131,4 @@ def check_place(path: Path | str, *, force: bool = False) -> None:
         raise DataError(f"cannot write {path}: {error.strerror or error}") from None
     if head and MARK.encode() not in head:
         hint = "--force replaces it, or give another name with -o"
-        raise DataError(Diagnostic(f"{path} already exists and is not a fotltn report", hint=hint))
+        raise DataError(f"{path} already exists and is not a fotltn report", hint=hint)

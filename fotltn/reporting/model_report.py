@@ -13,7 +13,7 @@ from fotltn.analysis.metrics import Curve, Report, pr_auc, pr_curve
 from fotltn.analysis.over_time import Band, BindingRows, truth_over_time
 from fotltn.analysis.violations import WorstCells
 from fotltn.decisions import DecisionRule, rule_of
-from fotltn.format import count, degree, number
+from fotltn.format import cell_words, count, degree, number
 from fotltn.project.model import Model
 from fotltn.project.stored import fingerprint, versions
 from fotltn.project.written import settings, show_config
@@ -225,10 +225,7 @@ def model_content(
 
 def _case(worst: WorstCells) -> str:
     """Return the worst binding and time in words."""
-    for first in worst:
-        words = [f"{variable} = {name}" for variable, name in first.binding.items()]
-        return ", ".join([*words, *([] if first.time is None else [f"time {first.time}"])])
-    return ""
+    return cell_words(worst[0].binding, worst[0].time) if len(worst) else ""
 
 
 def _size(model: Model) -> dict[str, int]:

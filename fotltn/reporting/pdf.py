@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from fotltn.errors import DataError, Diagnostic
+from fotltn.errors import DataError
 from fotltn.files import write_files
 from fotltn.reporting.html import check_place
 
@@ -34,7 +34,7 @@ def browser() -> str:
     program = next(filter(None, map(shutil.which, BROWSERS)), None)
     if program is None:
         hint = "install Chromium, or open the page in any browser and print it to a file"
-        raise DataError(Diagnostic("printing a PDF needs Chromium, Chrome or Edge", hint=hint))
+        raise DataError("printing a PDF needs Chromium, Chrome or Edge", hint=hint)
     return program
 
 

@@ -61,7 +61,7 @@ def application(
 
     routes = [Route(path, _handler(state, make)) for path, make in PAGES.items()]
     app = Starlette(
-        routes=[*routes, Route("/static/{name}", _static)],
+        routes=[*routes, Route("/static/{name}", static_response)],
         middleware=[Middleware(Guard, rules)],
         exception_handlers={HTTPException: _http_error},
         lifespan=lifespan,
@@ -124,10 +124,6 @@ def _pending(request: Request) -> Response:
     response.status_code = 202
     response.headers["retry-after"] = "1"
     return response
-
-
-async def _static(request: Request) -> Response:
-    return static_response(request)
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

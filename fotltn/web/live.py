@@ -132,14 +132,11 @@ def live_application(
     async def page(request: Request) -> Response:
         return answer(request, "live.html", followed.content())
 
-    async def static(request: Request) -> Response:
-        return static_response(request)
-
     async def nowhere(request: Request, _: Exception) -> Response:
         return failure(request, 404, "there is no such page", "the only page is /")
 
     return Starlette(
-        routes=[Route("/", page), Route("/static/{name}", static)],
+        routes=[Route("/", page), Route("/static/{name}", static_response)],
         middleware=[Middleware(Guard, rules)],
         exception_handlers={404: nowhere},
         lifespan=lifespan,

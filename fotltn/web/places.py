@@ -6,6 +6,7 @@ from typing import Any
 
 from fotltn.analysis.cells import Cells
 from fotltn.analysis.overview import Overview
+from fotltn.format import cell_words
 
 #: The parameters of a cell's address, beside the entities of its variables. A formula with a
 #: variable of such a name is addressed by rows.
@@ -25,10 +26,7 @@ def worst_place(seen: Overview) -> dict[str, object] | None:
     cells, worst = seen.heat.cells, seen.standing.worst
     if worst is None:
         return None
-    row = cells.row(worst)
-    words = [f"{variable} = {entity}" for variable, entity in cells.binding(worst).items()]
-    words += [f"time {worst.time}"] if len(seen.heat.times) > 1 else []
-    trace = cells.trace_of(row)
-    words += [] if trace is None else [f"trace {trace}"]
+    row, time = cells.row(worst), worst.time if len(seen.heat.times) > 1 else None
+    words = cell_words(cells.binding(worst), time, cells.trace_of(row))
     place = where(cells, row, worst.time)
-    return {"row": row, "time": worst.time, "where": ", ".join(words), "place": place}
+    return {"row": row, "time": worst.time, "where": words, "place": place}

@@ -160,7 +160,7 @@ def static_files() -> Mapping[str, tuple[bytes, str]]:
     return files
 
 
-def static_response(request: Request) -> Response:
+async def static_response(request: Request) -> Response:
     """Return the file that an address names, to be cached: new content has a new address."""
     file = static_files().get(request.path_params["name"])
     if file is None:

@@ -107,7 +107,8 @@ def content_of(
     there = [i for i, n in enumerate(names) if n is not None and wanted in n.casefold()]
     there.sort(key=lambda i: -int(wrong[i].sum()))
     chosen = torch.tensor(there[:MAX_ENTITIES], dtype=torch.long)
-    degrees = {p: _degrees(tables, p, trace, chosen, length) for p in predicates_of(tables, sort)}
+    of_sort = {p: tables.predicate(p).detach() for p in predicates_of(tables, sort)}
+    degrees = {p: _rows(t.cpu().float(), trace, chosen, length) for p, t in of_sort.items()}
     drawn = {
         "entities": [names[i] for i in chosen.tolist()],
         "left_out": max(0, len(there) - MAX_ENTITIES),
@@ -119,8 +120,8 @@ def content_of(
     return drawn, degrees
 
 
-def _degrees(tables: Tables, name: str, trace: int, chosen: Tensor, length: int) -> Tensor:
-    table = tables.predicate(name).detach().cpu().float()
+def _rows(table: Tensor, trace: int, chosen: Tensor, length: int) -> Tensor:
+    """Return the numbers of some entities in a trace, with axes (entity, time)."""
     table = table[trace if table.shape[0] > 1 else 0][chosen]
     return table.expand(len(chosen), max(length, table.shape[-1]))[:, :length]
 
@@ -170,11 +171,8 @@ def _plane(
     pair = _plane_names(tables, sort)
     if pair is None:
         return None
-    axes = []
-    for name in pair:
-        table = tables.function(name).cpu().double()
-        table = table[trace if table.shape[0] > 1 else 0][chosen]
-        axes.append(table.expand(len(chosen), max(length, table.shape[-1]))[:, :length])
+    functions = (tables.function(name).cpu().double() for name in pair)
+    axes = [_rows(table, trace, chosen, length) for table in functions]
     return torch.stack(axes, -1).transpose(0, 1).tolist()
 
 

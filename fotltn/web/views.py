@@ -14,7 +14,7 @@ from fotltn.analysis.over_time import NO_TRUTH, UNDECIDED, BindingRow, TruthOver
 from fotltn.analysis.overview import Overview
 from fotltn.analysis.tally import Standing
 from fotltn.reporting.typeset import typeset
-from fotltn.semantics.config import PMean
+from fotltn.semantics.config import only_p
 from fotltn.syntax import formula as f
 from fotltn.web.jobs import Lane, PendingError
 from fotltn.web.places import where, worst_place
@@ -39,13 +39,11 @@ CELL = ("model", "row", "time", "t", "trace", "change", "set", "fact", "degree")
 def described(inspected: Side) -> dict[str, Any]:
     """Describe a side in a few words and numbers."""
     view, tables, semantics = inspected.view, inspected.view.tables, inspected.view.semantics
-    exponents = {a.p for a in semantics.aggregations if isinstance(a, PMean)}
-    single = len(exponents) == 1 and not semantics.boolean
     return {
         "name": inspected.name,
         "kind": "facts" if inspected.model is None else "model",
         "semantics": semantics.name,
-        "p": exponents.pop() if single else None,
+        "p": only_p(semantics),
         **view.rule.as_dict(),
         "decided": str(view.rule),
         "end": view.end,

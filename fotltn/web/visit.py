@@ -142,6 +142,11 @@ class Visit:
             raise RefusedError(404, f"there is no {what} '{value[:80]}'", hint)
         return list(known).index(value)
 
+    def part(self, rows: Tensor, usual: int = ROWS) -> tuple[int, Tensor]:
+        """Return the part of a list that an address asks for, and its position."""
+        start = self.number("from", 0)
+        return start, rows[start : start + self.number("count", usual, MAX_ROWS, least=1)]
+
     # --- answers ------------------------------------------------------------------------------
 
     @property
@@ -251,7 +256,7 @@ class Listing:
 
     def table(self, row: Callable[[int], dict[str, Any]]) -> dict[str, Any]:
         """Return some rows as data, also for the table below a heat map."""
-        start, rows = self._some(ROWS)
+        start, rows = self.visit.part(self.rows)
         return {
             "total": len(self.rows),
             "from": start,
@@ -261,14 +266,8 @@ class Listing:
 
     def part(self, shades: Shades) -> Response:
         """Return some rows as bytes."""
-        body = self._packed(*self._some(PART), shades)
+        body = self._packed(*self.visit.part(self.rows, PART), shades)
         return Response(body, media_type="application/octet-stream")
-
-    def _some(self, default: int) -> tuple[int, Tensor]:
-        """Return the rows that an address asks for, and the position of the first."""
-        start = self.visit.number("from", 0)
-        count = self.visit.number("count", default, MAX_ROWS, least=1)
-        return start, self.rows[start : start + count]
 
     def _packed(self, start: int, rows: Tensor, shades: Shades) -> bytes:
         """Return rows as bytes with a head."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response
 from torch import Tensor
 
+from fotltn.analysis.cells import Cell
 from fotltn.analysis.over_time import shades
 from fotltn.analysis.prediction_rows import Predictions
 from fotltn.posterior.doubts import Doubt
@@ -19,7 +19,7 @@ from fotltn.web.responses import RefusedError, query
 from fotltn.web.sides import Side
 from fotltn.web.state import WebState
 from fotltn.web.views import gaps
-from fotltn.web.visit import MAX_ROWS, ROWS, Visit
+from fotltn.web.visit import Visit
 
 #: The number of worlds to show beside the probability of a fact.
 BESIDE = 6
@@ -44,7 +44,7 @@ async def worlds(state: WebState, request: Request) -> Response:
     visit = Visit(state, request, ("model", "from", "count"))
     posterior = sampled(visit.inspected)
     order = posterior.density.argsort(descending=True, stable=True)
-    start, some = _part(visit, order)
+    start, some = visit.part(order)
     below = (posterior.density.max() - posterior.density).tolist()
     rows = [
         {"world": n, "chain": n % posterior.chains, "below_best": below[n],
@@ -62,13 +62,6 @@ async def worlds(state: WebState, request: Request) -> Response:
         "rows": rows,
     }
     return visit.answer("worlds.html", content)
-
-
-def _part(visit: Visit, order: Tensor) -> tuple[int, Tensor]:
-    """Return the part of a list that an address asks for, and its position."""
-    start = visit.number("from", 0)
-    count = visit.number("count", ROWS, MAX_ROWS, least=1)
-    return start, order[start : start + count]
 
 
 def world_rows(posterior: Posterior, name: str, world: int, table: Predictions) -> Tensor:
@@ -105,7 +98,7 @@ async def doubts(state: WebState, request: Request) -> Response:
     names = every.predicates
     number = visit.named("predicate", names, "labelled predicate")
     chosen = None if number is None else names[number]
-    start, some = _part(visit, every.places(chosen))
+    start, some = visit.part(every.places(chosen))
     places = some.tolist()
     against = await state.against(visit.side, tuple(places))
     rows = [
@@ -130,8 +123,7 @@ async def doubts(state: WebState, request: Request) -> Response:
 async def _doubt(visit: Visit, one: Doubt, against: Objections) -> dict[str, Any]:
     """Return a label with the evidence against it, and its address."""
     cells = (await visit.state.table(visit.side, one.predicate)).cells
-    place = np.ravel_multi_index(one.arguments, cells.sizes) if cells.sizes else 0
-    row = one.trace * cells.bindings + int(place)
+    row = cells.row(Cell(one.trace, one.arguments, 0))
     asked = {**where(cells, row, one.time), **visit.same}
     axioms = [
         {"text": str(axiom), "address": _broken(visit, axiom, cells.trace_of(row))}

@@ -264,7 +264,7 @@ drawn: Faulty, Slow
 follow by definition: Alarm, Worn, Idle
 
 3 tracks, one of each robot, 6 points long: Faulty, Slow
-  automaton: 10 states, 4 letters, at most 4 ways on, Worn, Idle along
+  automaton: 10 states, 4 letters, at most 4 successors of a state, Worn, Idle along
   obeys: Stays, Signs
   labels of Alarm: window of 1 point, 4 places
   2 groups, one after the other
@@ -272,7 +272,7 @@ follow by definition: Alarm, Worn, Idle
 a sweep: 4,320 steps of automata
 all: 64,800 steps
 worlds: 1,512 bytes, with those that are stored
-the largest move: about 40,608 bytes beside
+the largest move: about 40,608 bytes more
 """
 
 

@@ -165,7 +165,7 @@ def test_errors_can_be_skipped(tmp_path, every):
     assert result.stdout.count("2 steps, after step 1:") == len(every) // 2
     assert times(state / "events.jsonl") == [0, 1, 2]
     over = run("--skip-errors", "--horizon", "1", text=f"{CROSS}\n{CROSS}\n")
-    assert "the trace was to have 1 steps" in str(over.exception)
+    assert "the horizon is 1, but there are more steps" in str(over.exception)
 
 
 def test_lines_that_were_not_taken_yet_survive_a_snapshot(tmp_path, monkeypatch):
