@@ -1,11 +1,13 @@
 """Measure epochs of `fotltn train` on a scene of CarPed180K's size, here and in another checkout.
 
-    python -m benchmarks.epochs [CHECKOUT] [--device cuda] [--epochs 3 300 3000] [--json FILE]
+    python -m benchmarks.epochs [CHECKOUT] [--compile] [--device cuda] [--epochs 3 300 3000]
+                                [--json FILE]
 
 Each run is a separate process: the command as users run it, with everything around the epochs. The
 time of an epoch is the difference between runs with more and fewer epochs, so it includes nothing
 else. The checkouts alternate. The first run of each is cold: no compiled Python code is cached. All
-others are warm, and the fastest of several `--rounds` counts.
+others are warm, and the fastest of several `--rounds` counts. With `--compile`, the current
+version also runs with `compile = true`; the first run fills the compiler's cache.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from typing import Any
 from benchmarks.common import report
 
 HERE = Path(__file__).resolve().parent.parent
+COMPILED = "compiled"
 SCENE = ("--cars", "100", "--pedestrians", "100", "--steps", "150")
 
 
@@ -52,7 +55,8 @@ def measured(
         ran(checkout, folder / f"{side}.code", "new", str(folder / side), *SCENE)
         project = folder / side / "project.toml"
         text = project.read_text("utf-8")
-        project.write_text(f'[machine]\ndevice = "{device}"\n\n{text}', "utf-8")
+        machine = f'[machine]\ndevice = "{device}"\ncompile = {str(side == COMPILED).lower()}\n\n'
+        project.write_text(machine + text, "utf-8")
     runs = [("cold", epochs[0]), *((f"{n:,} epochs", n) for n in epochs * rounds)]
     for what, count in runs:
         for side, checkout in sides.items():
@@ -81,6 +85,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("checkout", type=Path, nargs="?")
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--compile", action="store_true")
     parser.add_argument("--epochs", type=int, nargs="+", default=[3, 300, 3000])
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--json")
@@ -88,6 +93,8 @@ def main() -> None:
     sides = {"now": HERE}
     if args.checkout is not None:
         sides["before"] = args.checkout.resolve()
+    if args.compile:
+        sides[COMPILED] = HERE
     with tempfile.TemporaryDirectory() as name:
         rows = measured(Path(name), sides, args.epochs, args.rounds, args.device)
     report("fotltn train, 200 entities, 150 steps", rows, args.json)
