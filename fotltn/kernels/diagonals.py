@@ -6,11 +6,12 @@ value at t is the root of a mean, over the witnesses k, of
     w(t, k)^q,  with  w(t, k) = r(k) (1 - a · (P(t, k) / (k - t))^(1/p)) + e
 
 and `P(t, k)` the sum of x from t to just before k; `a` and `e` are 1 and 0 unless LTN's projections
-are used. From distance d to d + 1, `P` grows by one term. So one pass over d, with a few operations
-on all points, gives every value, adding in the order of the equations. A second pass, from far
-pairs to near ones, gives the gradient. Work is O(T²), as p-means require. Memory is O(T √T) times
-the number of traces processed at once, whatever their total. On a GPU, the first pass is one
-kernel, and the second is one kernel for each diagonal.
+are used. From distance d to d + 1, the sum grows by one term, and so does the mean `P / d`, which a
+CPU computes instead. So one pass over d, with a few operations on all points, gives every value,
+adding in the order of the equations. A second pass, from far pairs to near ones, gives the
+gradient. Work is O(T²), as p-means require. Memory is O(T log T) times the number of traces
+processed at once, whatever their total; O(T √T) on a GPU, where the first pass is one kernel, and
+the second is one kernel for each diagonal.
 """
 
 from __future__ import annotations
@@ -25,9 +26,14 @@ from torch import Tensor
 from fotltn.kernels.tracing import unseen
 from fotltn.semantics.config import PMean, Semantics, TNorm
 
-#: Numbers in one operation. On a CPU, few enough for several operands to stay in its cache, and
-#: enough for the operation to take longer than the call.
-MOST_ON_CPU, LEAST_ON_CPU, MOST_ON_GPU = 2**17, 2**15, 2**22
+#: Numbers in one operation. On a CPU, enough for it to take much longer than the call, at which
+#: threads wait for each other.
+MOST_ON_CPU, LEAST_ON_CPU, MOST_ON_GPU = 2**19, 2**18, 2**22
+
+#: Diagonals of running means that are stored at once, at each of several scales.
+STORED_ON_CPU = 16
+
+_ONE = torch.ones(())
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +79,17 @@ def traces_at_once(horizon: int, traces: int, device: torch.device) -> int:
     return max(least, min(traces, most))
 
 
+def tables_at_once(high: int) -> int:
+    """Return about how many tables of all points of these traces a CPU holds.
+
+    Gradients take some more, values alone less.
+    """
+    stored, distances = 0, high + 1
+    while distances > STORED_ON_CPU:
+        stored, distances = stored + STORED_ON_CPU, math.ceil(distances / STORED_ON_CPU)
+    return 5 * (stored + distances) // 8 + 8
+
+
 # --- all pairs ------------------------------------------------------------------------------------
 
 
@@ -86,15 +103,16 @@ def values(left: Tensor, right: Tensor, counts: Tensor, m: Means, inside: Tensor
         unseen("until")
         gpu.add_witnesses(sums, x, r, inside, m.low, m.high, m.shape)
         return _root(sums.div_(counts), m.q)
-    running = torch.zeros_like(x)
+    mean, reached = torch.zeros_like(x), torch.empty_like(x)
     if m.low == 0:
-        _add_witness(sums, running, r, 0, m, inside)
+        torch.add(r, m.epsilon, out=reached)
+        _add_powers(sums, reached, m.q, inside)
     for distance in range(1, m.high + 1):
         near = len(x) - distance
-        running[:near].add_(x[distance - 1 : -1])
+        mean[:near].lerp_(x[distance - 1 : -1], 1 / distance)
         if distance >= m.low:
-            there = _from(inside, distance)
-            _add_witness(sums[:near], running[:near], r[distance:], distance, m, there)
+            _reach(mean[:near], r[distance:], m, reached[:near])
+            _add_powers(sums[:near], reached[:near], m.q, _from(inside, distance))
     return _root(sums.div_(counts), m.q)
 
 
@@ -106,15 +124,20 @@ def gradients(
     grad = grad * (m.q / counts)
     by_x, by_r = torch.zeros_like(x), torch.zeros_like(r)
     carried = torch.zeros_like(x)  # the gradient of the running sum at each point
-    for distance, running in _backwards(x, m.high):
+    pulled = not m.epsilon and not x.is_cuda  # powers of r are factors of all terms of a sum
+    factor = _power(r, m.q) if pulled else r
+    scratch = [] if x.is_cuda else [torch.empty_like(x) for _ in range(3)]
+    for distance, mean in _backwards(x, torch.zeros_like(x), 0, m.high, {}):
         if distance < max(1, m.low):
             break
         near = len(x) - distance
         _add_gradients(
-            running, r[distance:], grad[:near], carried[:near], by_r[distance:], distance, m,
-            _from(inside, distance),
+            mean, factor[distance:], grad[:near], carried[:near], by_r[distance:], distance, m,
+            _from(inside, distance), [u[:near] for u in scratch],
         )  # fmt: skip
         by_x[distance - 1 : -1].add_(carried[:near])
+    if pulled:
+        by_r.mul_(_power(r, m.q - 1))
     for distance in range(min(m.low, m.high + 1) - 1, 0, -1):  # closer than any witness
         by_x[distance - 1 : -1].add_(carried[: len(x) - distance])
     if m.low == 0:
@@ -137,116 +160,130 @@ def _from(inside: Tensor | None, distance: int) -> Tensor | None:
     return None if inside is None else inside[distance:]
 
 
-def _backwards(x: Tensor, high: int) -> Iterator[tuple[int, Tensor]]:
-    """Yield the running sums from far pairs to near ones, each computed as in the forward pass.
+def _backwards(
+    x: Tensor, first: Tensor, start: int, stop: int, levels: dict[int, Tensor]
+) -> Iterator[tuple[int, Tensor]]:
+    """Yield the running means from far pairs to near ones, each computed as in the forward pass.
 
-    The sums at some distances are stored; those in between are recomputed from there.
+    The means at some distances are stored; those in between are recomputed from there, in the
+    same way. On a GPU these are sums.
+
+    Args:
+        x: the terms.
+        first: the means at the smallest distance.
+        start: the smallest distance.
+        stop: the largest distance.
+        levels: memory for means, by the difference of their distances.
     """
-    stride = max(1, math.isqrt(high))
-    marks = _running(x, torch.zeros_like(x), 0, high, stride)
-    for number in range(len(marks) - 1, -1, -1):
-        start, stop = number * stride, min(high, (number + 1) * stride - 1)
-        between = _running(x, marks[number], start, stop, 1)
-        for distance in range(stop, start - 1, -1):
-            yield distance, between[distance - start][: len(x) - distance]
-
-
-def _running(x: Tensor, first: Tensor, start: int, stop: int, stride: int) -> Tensor:
-    """Return the running sums at every `stride`-th distance, starting from `first`."""
+    few = math.isqrt(len(x)) + 1 if x.is_cuda else STORED_ON_CPU
+    stride = 1
+    while stride * few <= stop - start:
+        stride *= few
     count = (stop - start) // stride + 1
-    sums = torch.empty(count, *x.shape, dtype=x.dtype, device=x.device)
+    if stride not in levels:
+        levels[stride] = x.new_empty(few if levels else count, *x.shape)
+    means = levels[stride][:count]
+    _store_running(means, x, first, start, stop, stride)
+    for number in range(count - 1, -1, -1):
+        near = start + number * stride
+        if stride == 1:
+            yield near, means[number][: len(x) - near]
+        else:
+            yield from _backwards(x, means[number], near, min(stop, near + stride - 1), levels)
+
+
+def _store_running(
+    means: Tensor, x: Tensor, first: Tensor, start: int, stop: int, stride: int
+) -> None:
+    """Compute the running means at every `stride`-th distance, starting from `first`."""
     if x.is_cuda:
         from fotltn.kernels.gpu import diagonals as gpu
 
-        gpu.running(sums, x, first, start, stop, stride)
-        return sums
-    running = sums[0].copy_(first)
-    if stride > 1:
-        running = running.clone()
-    for distance in range(start + 1, stop + 1):
-        near = len(x) - distance
-        after = sums[distance - start] if stride == 1 else running
-        torch.add(running[:near], x[distance - 1 : -1], out=after[:near])
-        running = after
-        if stride > 1 and (distance - start) % stride == 0:
-            sums[(distance - start) // stride].copy_(running)
-    return sums
+        gpu.running(means, x, first, start, stop, stride)
+        return
+    means[0].copy_(first)
+    for number in range(1, len(means)):
+        before, after = means[number - 1], means[number]
+        for distance in range(start + (number - 1) * stride + 1, start + number * stride + 1):
+            near = len(x) - distance
+            torch.lerp(before[:near], x[distance - 1 : -1], 1 / distance, out=after[:near])
+            before = after
 
 
 # --- one diagonal ---------------------------------------------------------------------------------
 
 
-def _add_witness(
-    sums: Tensor, running: Tensor, r: Tensor, distance: int, m: Means, inside: Tensor | None
-) -> None:
-    """Add the powers of one witness per point."""
-    if distance == 0:
-        reached = r + m.epsilon if m.epsilon else r.clone()
-    else:
-        reached = _root(running / distance, m.p)
-        torch.addcmul(r, r, reached, value=m.epsilon - 1, out=reached)
-        if m.epsilon:
-            reached.add_(m.epsilon)
+def _reach(mean: Tensor, r: Tensor, m: Means, reached: Tensor) -> None:
+    """Compute the degree of one witness per point."""
+    root = _root(mean, m.p, out=reached)
+    torch.addcmul(r, r, root, value=m.epsilon - 1, out=reached)
+    if m.epsilon:
+        reached.add_(m.epsilon)
+
+
+def _add_powers(sums: Tensor, reached: Tensor, q: float, inside: Tensor | None) -> None:
+    """Add the powers of degrees, which are overwritten."""
     if inside is not None:
         reached.mul_(inside)
-    if m.q == 2:
-        sums.addcmul_(reached, reached)
-    elif m.q == 4:
-        reached.square_()
-        sums.addcmul_(reached, reached)
+    if q in (2, 4):
+        half = reached.square_() if q == 4 else reached
+        sums.addcmul_(half, half)
     else:
-        sums.add_(_power(reached, m.q))
+        sums.add_(_power(reached, q))
 
 
 def _add_gradients(
-    running: Tensor, r: Tensor, grad: Tensor, carried: Tensor, by_r: Tensor, distance: int,
-    m: Means, inside: Tensor | None,
+    mean: Tensor, factor: Tensor, grad: Tensor, carried: Tensor, by_r: Tensor, distance: int,
+    m: Means, inside: Tensor | None, scratch: list[Tensor],
 ) -> None:  # fmt: skip
-    """Add the gradients from one witness per point to `carried`, for running sums, and `by_r`."""
-    if running.is_cuda:
+    """Add the gradients from one witness per point to `carried`, for running sums, and `by_r`.
+
+    Without projections, powers of the right side are in `factor`, and `by_r` still lacks its own.
+    """
+    if mean.is_cuda:
         from fotltn.kernels.gpu import diagonals as gpu
 
-        gpu.add_gradients(running, r, grad, carried, by_r, inside, distance, m.shape)
+        gpu.add_gradients(mean, factor, grad, carried, by_r, inside, distance, m.shape)
         return
-    mean, keep = running.div_(distance), 1 - m.epsilon
-    root = _root(mean, m.p)
-    before = torch.sub(root.new_ones(()), root, alpha=keep)
-    reached = r * before
-    if m.epsilon:
-        reached.add_(m.epsilon)
-    slope = _power(reached, m.q - 1).mul_(grad)
+    root, before, slope = scratch
+    keep = 1 - m.epsilon
+    _root(mean, m.p, out=root)
+    torch.sub(_ONE, root, alpha=keep, out=before)
+    reached = torch.mul(factor, before).add_(m.epsilon) if m.epsilon else before
+    _power(reached, m.q - 1, out=slope).mul_(grad)
     if inside is not None:
         slope.mul_(inside)
     by_r.addcmul_(slope, before)
-    slope.mul_(r)
+    slope.mul_(factor)
     if m.p == 1:
         carried.sub_(slope, alpha=keep / distance)
     else:  # the slope of a root is 0 at 0
-        root.div_(mean.add_(torch.finfo(mean.dtype).tiny))
-        carried.addcmul_(slope, root, value=-keep / (m.p * distance))
+        slope.mul_(root)
+        tiny = torch.finfo(mean.dtype).tiny
+        carried.addcdiv_(slope, mean.add_(tiny), value=-keep / (m.p * distance))
 
 
-def _power(u: Tensor, p: float) -> Tensor:
-    """Compute `u^p` of numbers that are non-negative up to rounding."""
+def _power(u: Tensor, p: float, out: Tensor | None = None) -> Tensor:
+    """Compute `u^p` of numbers that are non-negative up to rounding; write to `out` if given."""
+    out = torch.empty_like(u) if out is None else out
     if p == 0:
-        return torch.ones_like(u)
+        return out.fill_(1)
     if p == 1:
-        return u.clone()
-    if p in (2, 4, 8):
-        u = u.square()
-        while p > 2:
-            u, p = u.square_(), p / 2
-        return u
-    return u.square().mul_(u) if p == 3 else u.clamp(min=0).pow_(p)
+        return out.copy_(u)
+    if p in (2, 3, 4, 8):
+        torch.square(u, out=out)
+        if p == 3:
+            return out.mul_(u)
+        return out if p == 2 else out.square_() if p == 4 else out.square_().square_()
+    return torch.clamp(u, min=0, out=out).pow_(p)
 
 
-def _root(u: Tensor, p: float) -> Tensor:
-    """Return the roots as a new tensor."""
+def _root(u: Tensor, p: float, out: Tensor | None = None) -> Tensor:
+    """Compute roots; write to `out` if given, which may be the numbers themselves."""
+    out = torch.empty_like(u) if out is None else out
     if p == 1:
-        return u.clone()
-    if p in (2, 4, 8):
-        u = u.sqrt()
-        while p > 2:
-            u, p = u.sqrt_(), p / 2
-        return u
-    return u.pow(1 / p)
+        return out.copy_(u)
+    if p in (4, 8):  # two inverse square roots take less time than two square roots
+        torch.rsqrt(u, out=out).rsqrt_()
+        return out if p == 4 else out.sqrt_()
+    return torch.sqrt(u, out=out) if p == 2 else torch.pow(u, 1 / p, out=out)

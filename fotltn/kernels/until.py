@@ -89,7 +89,8 @@ def extent(lead: int, horizon: int, window: Window, semantics: Semantics) -> Pai
     if diagonals.fits(semantics) and lead * horizon * (high + 1) > BLOCK:
         threads = torch.get_num_threads()
         at_once = diagonals.traces_at_once(horizon, math.ceil(lead / threads), torch.device("cpu"))
-        numbers = min(lead, at_once * threads) * horizon * (3 * math.isqrt(high + 1) + 12)
+        tables = diagonals.tables_at_once(high)
+        numbers = min(lead, at_once * threads) * horizon * tables
         return PairCost(numbers, pairs, 8 * (high + 1) * math.ceil(lead / at_once))
     size = _at_once(lead, horizon, window, BLOCK)
     matrix = lead * size * min(horizon, size + high)
