@@ -161,11 +161,11 @@ def posterior(
         int | None, typer.Option("--sweeps", min=1, help="Sweeps that count.")
     ] = None,
     enough: Annotated[
-        int,
+        int | None,
         typer.Option(
             "--enough", min=0, help="Effective draws of a fact that end sampling; 0 for all sweeps."
         ),
-    ] = 0,
+    ] = None,
     device: Annotated[
         str, typer.Option("--device", help="cpu, or cuda, which computes repetitions at once.")
     ] = "cpu",
@@ -189,10 +189,11 @@ def posterior(
     from reproduction.report.render import as_text
 
     check_device(device)
-    usual = Sampling(enough=enough)
+    usual = Sampling()
     sampling = replace(
         usual, worlds=worlds or usual.worlds, sweeps=sweeps or usual.sweeps,
         burn_in=usual.burn_in if burn_in is None else burn_in,
+        enough=usual.enough if enough is None else enough,
     )  # fmt: skip
     jobs = list(grid(world or WORLDS, method or METHODS, fraction or SHARES, repetitions))
     began, path = time.perf_counter(), folder / "runs.jsonl"

@@ -115,7 +115,7 @@ def study(
         DataError: the file holds records of other sampling or something else, or cannot be written.
         LimitError: a process was killed, for example because memory ran out.
     """
-    chosen = replace(sampling or Sampling(enough=0), seed=0)
+    chosen = replace(sampling or Sampling(), seed=0)
     if together is None:
         together = device.startswith("cuda")
     wanted = list(dict.fromkeys(jobs))

@@ -243,7 +243,7 @@ def test_what_is_on_record_is_not_run_again(quick, tmp_path):
     path.write_bytes(path.read_bytes()[:-20])
     assert study.study(first, path) == 1
     with pytest.raises(DataError, match=r"another setting \(sweeps: 80 there, 9 here\)"):
-        study.study(first, path, sampling=Sampling(sweeps=9, enough=0))
+        study.study(first, path, sampling=Sampling(sweeps=9))
 
 
 @pytest.mark.usefixtures("quick")
@@ -281,9 +281,9 @@ def test_the_command(call, tmp_path):
     other = call("posterior", tmp_path / "out", *args, "--sweeps", "3")
     assert other.status == 1
     assert "a record of another setting (sweeps: 80 there, 3 here)" in other.err
-    other = call("posterior", tmp_path / "out", *args, "--enough", "400")
+    other = call("posterior", tmp_path / "out", *args, "--enough", "0")
     assert other.status == 1
-    assert "a record of another setting (enough: None there, 400 here)" in other.err
+    assert "a record of another setting (enough: 400 there, None here)" in other.err
     report = call("report", tmp_path / "out", "-o", tmp_path / "page.html")
     assert report.status == 0
 
