@@ -227,7 +227,7 @@ def _for_each_portion(
     threads = torch.get_num_threads() if left.is_cpu else 1
     width = diagonals.traces_at_once(horizon, math.ceil(lead / threads), left.device)
 
-    @torch.no_grad()  # which holds for one thread only
+    @torch.inference_mode()  # which holds for one thread only
     def process(first: int) -> None:
         traces = slice(first, first + width)
         lefts, rights = (u.reshape(-1, horizon)[traces].T.contiguous() for u in (left, right))
