@@ -162,11 +162,12 @@ def _scaled(value: float, base: float, units: tuple[str, ...]) -> str:
 def duration(seconds: float) -> str:
     """Format a duration for people.
 
-    >>> [duration(s) for s in (0.034, 2.5, 75, 7384)]
-    ['0.034 s', '2.5 s', '1 min 15 s', '2 h 3 min']
+    >>> [duration(s) for s in (4.2e-6, 0.034, 2.5, 75, 7384)]
+    ['4.2 µs', '34 ms', '2.5 s', '1 min 15 s', '2 h 3 min']
     """
     if seconds < 59.95:
-        return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
+        power = sum(seconds < 1000.0**-n for n in range(3))
+        return f"{float(f'{seconds * 1000.0**power:.2g}'):g} {('s', 'ms', 'µs', 'ns')[power]}"
     minutes, rest = divmod(round(seconds), 60)
     if minutes < 60:
         return f"{minutes} min {rest} s"

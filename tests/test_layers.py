@@ -156,10 +156,11 @@ def test_the_experiments_of_the_paper_are_not_installed():
 
 #: What computes the value of a formula, and the only modules that may use it, each with its reason.
 EVALUATORS = {
-    "fotltn.engine": {"compile_formulas"},
+    "fotltn.engine": {"Program", "compile_formulas"},
     "fotltn.semantics.reference": {"evaluate"},
     "fotltn.semantics.crisp": {"evaluate"},
     "fotltn.semantics.crisp_rows": {"everywhere", "truth"},
+    "fotltn.posterior.rows": {"RowTruth"},
 }
 ONE_WAY = {
     "fotltn.evaluation": "the one way",
@@ -169,7 +170,18 @@ ONE_WAY = {
     "fotltn.analysis.cell_rows": "cells as rows, which cost what facts cost",
     "fotltn.monitor.window": "some recent points at every step, far below any budget",
     "fotltn.monitor.graded": "the same, of a guard",
-}
+    "fotltn.bindings": "sums over a block of bindings, which are not values yet",
+    **dict.fromkeys(
+        (
+            f"fotltn.posterior.{name}"
+            for name in (
+                "contradictions", "ground", "movers", "objections", "patterns", "points",
+                "sampler", "spans", "structure",
+            )
+        ),
+        "two-valued truth in many worlds, of a few bindings that a move touches",
+    ),
+}  # fmt: skip
 
 
 def evaluators_used(code: ast.AST) -> set[str]:

@@ -301,7 +301,8 @@ def report(
 ) -> Report:
     """Compute all metrics, by predicate and on average.
 
-    A mean is over the predicates for which the metric is defined.
+    A mean is over the predicates for which the metric is defined; the mean of `chance`, over those
+    for which PR-AUC is, so that the two can be compared.
 
     Args:
         scores: truth and degrees.
@@ -336,7 +337,8 @@ def report(
         metric: mean({name: getattr(one, metric) for name, one in reports.items()})
         for metric in METRICS
     }
-    return Report(reports, means)
+    judged = {n: one.chance if one.pr_auc.defined else one.pr_auc for n, one in reports.items()}
+    return Report(reports, {**means, "chance": mean(judged)})
 
 
 def mean(metrics: Mapping[str, Metric]) -> Metric:

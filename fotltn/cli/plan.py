@@ -13,11 +13,11 @@ import typer
 from fotltn.cli.options import At, Budget, Exponent, Json, SemanticsName
 from fotltn.cli.output import as_bytes, emit_json, time_point, warn
 from fotltn.errors import DataError, name_hint
-from fotltn.format import size
+from fotltn.format import duration, size
 from fotltn.logic import core as c
 from fotltn.logic.check import check as check_theory
 from fotltn.logic.signature import Signature
-from fotltn.plan.explain import as_dict, duration
+from fotltn.plan.explain import as_dict
 from fotltn.plan.sizes import Sizes, Sparse
 from fotltn.semantics.config import semantics_of
 from fotltn.syntax.load import load_theory

@@ -152,7 +152,7 @@ def watch(
             journal = stack.enter_context(Journal(state, keep_input=read_once))
             if journal.resume(watch):
                 print(f"{state}: continues after step {watch.count - 1:,}", file=sys.stderr)
-        batches = _Batches(source, follow, redis, journal, stack)
+        batches = _LineBatches(source, follow, redis, journal, stack)
         if watch.count == 0 and (header := batches.header()) is not None:
             watch = watching(header)
             batches.note_header()
@@ -190,7 +190,7 @@ def watch(
         raise typer.Exit(VIOLATED)
 
 
-class _Batches:
+class _LineBatches:
     """The lines of the input, in batches of as many as are available; the first may be a header."""
 
     def __init__(
@@ -333,7 +333,7 @@ class _Teller:
     def __init__(
         self,
         watch: Watch,
-        batches: _Batches,
+        batches: _LineBatches,
         levels: Levels,
         every: int | None,
         as_json: bool,

@@ -52,7 +52,7 @@ class _Slope(Differentiated):
         return by_grad, by_root, by_u, None
 
 
-class _Root(Differentiated):
+class _SafeRoot(Differentiated):
     """`u^(1/p)`, whose derivative is 0 at 0."""
 
     generate_vmap_rule = True
@@ -86,4 +86,4 @@ def root(u: Tensor, p: float) -> Tensor:
         high = torch.where(zero, torch.ones_like(u), u)
         high = high.sqrt().sqrt() if p == 4 else high ** (1 / p)
         return torch.where(zero, torch.zeros_like(u), high)
-    return _Root.apply(u, p)  # type: ignore[no-untyped-call,no-any-return]
+    return _SafeRoot.apply(u, p)  # type: ignore[no-untyped-call,no-any-return]

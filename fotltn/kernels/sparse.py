@@ -140,7 +140,7 @@ def halvings(key: Tensor) -> Halvings:
         cells = cells[stay]
 
 
-class _Product(Differentiated):
+class _ProductOfFacts(Differentiated):
     """Products over facts; the backward pass divides the product of a cell by each of its facts.
 
     Division by facts close to 0 is avoided. If a cell has one such fact, the others are multiplied
@@ -187,7 +187,7 @@ def product(value: Tensor, key: Tensor, size: int, by: Callable[[], Halvings]) -
     """
     if is_tracing() or torch._C._functorch.peek_interpreter_stack() is not None:
         return _halved(value, by(), size)
-    return _Product.apply(value, key, size, by)  # type: ignore[no-untyped-call,no-any-return]
+    return _ProductOfFacts.apply(value, key, size, by)  # type: ignore[no-untyped-call,no-any-return]
 
 
 def _halved(value: Tensor, by: Halvings, size: int) -> Tensor:

@@ -103,7 +103,7 @@ class RecordedStep:
                 return captured(self._by_tape())
         except (UnrecordableError, RuntimeError):
             pass  # record the step as it is
-        step = _Step(self.modules, self.losses)
+        step = _StepModule(self.modules, self.losses)
 
         def there_and_back() -> None:
             # The same numbers under new names, which no earlier step has used.
@@ -168,7 +168,7 @@ class RecordedStep:
         return self.trusted
 
 
-class _Step(nn.Module):
+class _StepModule(nn.Module):
     """A function of modules as a module whose weights can be replaced."""
 
     def __init__(self, inner: nn.Module, losses: TaskStep) -> None:

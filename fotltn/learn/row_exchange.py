@@ -15,7 +15,7 @@ BlockRows = dict[str, Tensor]
 
 
 @dataclass(frozen=True, slots=True)
-class _Kind:
+class _RowKind:
     """What all rows of a table have in common.
 
     Args:
@@ -29,8 +29,8 @@ class _Kind:
     learned: bool
 
     @staticmethod
-    def of(rows: Tensor) -> _Kind:
-        return _Kind((rows.shape[0], *rows.shape[2:]), rows.dtype, rows.requires_grad)
+    def of(rows: Tensor) -> _RowKind:
+        return _RowKind((rows.shape[0], *rows.shape[2:]), rows.dtype, rows.requires_grad)
 
 
 class RowExchange:
@@ -47,7 +47,7 @@ class RowExchange:
     def __init__(self, ranks: Ranks, blocks: int) -> None:
         """Nothing is known of any table."""
         self.ranks, self.blocks = ranks, blocks
-        self._kinds: dict[tuple[str, bool], _Kind] = {}
+        self._kinds: dict[tuple[str, bool], _RowKind] = {}
 
     def __call__(
         self,
@@ -69,11 +69,13 @@ class RowExchange:
         # BlockRows of others come in another layout of memory, and sums follow the layout.
         return {n: (torch.cat(rows[n], 1).contiguous(), k.learned) for n, k in kinds.items()}
 
-    def _all_kinds(self, names: Sequence[str], mine: Mapping[int, BlockRows]) -> dict[str, _Kind]:
+    def _all_kinds(
+        self, names: Sequence[str], mine: Mapping[int, BlockRows]
+    ) -> dict[str, _RowKind]:
         """Return the kinds of tables; without gradients, none is learned."""
         graded = torch.is_grad_enabled()
         if any((name, graded) not in self._kinds for name in names):
-            here = {n: _Kind.of(rows) for some in mine.values() for n, rows in some.items()}
+            here = {n: _RowKind.of(rows) for some in mine.values() for n, rows in some.items()}
             for told in self.ranks.objects(here):
                 self._kinds |= {(name, graded): kind for name, kind in told.items()}
         known = {name: self._kinds.get((name, graded)) for name in names}
@@ -81,7 +83,7 @@ class RowExchange:
 
     def _told(
         self,
-        kinds: Mapping[str, _Kind],
+        kinds: Mapping[str, _RowKind],
         sizes: Mapping[str, Sequence[int]],
         mine: Mapping[str, Sequence[Tensor]],
         device: torch.device,

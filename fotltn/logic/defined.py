@@ -56,7 +56,7 @@ class Definitions:
 
 
 @dataclass(frozen=True, slots=True)
-class _Clause:
+class _SidedClause:
     """`forall axes. guards -> (left -> right)`, at the first point or at all.
 
     Without sides, the clause has another form.
@@ -87,14 +87,14 @@ class _OneWay:
         all: the parts that must all be true.
     """
 
-    clause: _Clause
+    clause: _SidedClause
     atom: c.Atom
     formula: c.Formula
     needed: bool
     some: frozenset[_Part]
     all: frozenset[_Part]
 
-    def said_with(self, others: Iterable[_OneWay]) -> list[_Clause] | None:
+    def said_with(self, others: Iterable[_OneWay]) -> list[_SidedClause] | None:
         """Return the clauses by which the formula defines the predicate; None if it does not."""
         same = [one for one in others if one.needed is self.needed]
         opposite = [one for one in others if one.needed is not self.needed]
@@ -128,14 +128,14 @@ def definitions_in(
     """
     signature, forms = theory.signature, _Forms()
     axioms = [axiom for axiom in theory.axioms if axiom.hard]
-    clauses: list[_Clause] = []
+    clauses: list[_SidedClause] = []
     for axiom in axioms:
         clauses += _clauses(axiom.name, axiom.formula, len(clauses), signature)
     readings: dict[str, list[_OneWay]] = {}
     for clause in clauses:
         for one in _readings(clause, learned, signature, forms):
             readings.setdefault(one.atom.predicate, []).append(one)
-    chosen: dict[str, tuple[_OneWay, list[_Clause]]] = {}
+    chosen: dict[str, tuple[_OneWay, list[_SidedClause]]] = {}
     uses = {name: {*names} for name, names in (others or {}).items()}
     every = sorted(itertools.chain(*readings.values()), key=lambda one: one.clause.number)
     for one in every:
@@ -156,18 +156,20 @@ def definitions_in(
     return Definitions(by_name, tuple(a.name for a in axioms if a.name not in open_axioms))
 
 
-def _clauses(axiom: str, formula: c.Formula, number: int, signature: Signature) -> list[_Clause]:
+def _clauses(
+    axiom: str, formula: c.Formula, number: int, signature: Signature
+) -> list[_SidedClause]:
     """Yield the clauses of an axiom, numbered from `number`."""
-    clauses: list[_Clause] = []
+    clauses: list[_SidedClause] = []
     for one in said_at_once(formula, signature):
         sides = (one.body.left, one.body.right) if isinstance(one.body, c.Implies) else None
         at = number + len(clauses)
-        clauses.append(_Clause(axiom, at, one.axes, one.always, one.guards, sides))
+        clauses.append(_SidedClause(axiom, at, one.axes, one.always, one.guards, sides))
     return clauses
 
 
 def _readings(
-    clause: _Clause, learned: Collection[str], signature: Signature, forms: _Forms
+    clause: _SidedClause, learned: Collection[str], signature: Signature, forms: _Forms
 ) -> Iterator[_OneWay]:
     """Yield the conditions that a clause states for learned predicates."""
     if clause.sides is None:

@@ -47,24 +47,24 @@ class AutomatonState(NamedTuple):
     memory: tuple[Function, ...]
 
 
-class _Pair(NamedTuple):
+class _Endings(NamedTuple):
     end: bool
     rest: Function
 
 
-_TRUE, _FALSE = _Pair(True, TRUE), _Pair(False, FALSE)
+_TRUE, _FALSE = _Endings(True, TRUE), _Endings(False, FALSE)
 
 
-def _constant(value: bool) -> _Pair:
+def _constant(value: bool) -> _Endings:
     return _TRUE if value else _FALSE
 
 
-def _both(a: _Pair, b: _Pair) -> _Pair:
-    return _Pair(a.end and b.end, meet(a.rest, b.rest))
+def _both(a: _Endings, b: _Endings) -> _Endings:
+    return _Endings(a.end and b.end, meet(a.rest, b.rest))
 
 
-def _either(a: _Pair, b: _Pair) -> _Pair:
-    return _Pair(a.end or b.end, join(a.rest, b.rest))
+def _either(a: _Endings, b: _Endings) -> _Endings:
+    return _Endings(a.end or b.end, join(a.rest, b.rest))
 
 
 class Automaton:
@@ -122,20 +122,20 @@ class _Point:
 
     def __init__(self, automaton: Automaton, state: AutomatonState, letter: int | bool) -> None:
         self.automaton, self.state, self.letter = automaton, state, letter
-        self.values: list[_Pair] = []
+        self.values: list[_Endings] = []
         # A kept value may depend on operands at this point. They are computed before their
         # operator, so a kept value is updated when an operator first reads it.
-        self.old: dict[int, _Pair] = {}
+        self.old: dict[int, _Endings] = {}
         for number, (node, args) in enumerate(automaton.nodes):
             self.values.append(self._value(number, c.closed(node), args))
 
-    def progress(self, function: Function) -> _Pair:
+    def progress(self, function: Function) -> _Endings:
         """Return the value at this point of a demand that the last point made."""
         if function == TRUE or not function:
             return _constant(bool(function))
         known = {p: self._promised(p) for term in function for p in term}
         end = any(all(known[p].end for p in term) for term in function)
-        return _Pair(end, replaced(function, lambda p: known[p].rest))
+        return _Endings(end, replaced(function, lambda p: known[p].rest))
 
     def remembered(self) -> tuple[Function, ...]:
         """Return the demands to keep for the next step, in the order of the memory."""
@@ -149,14 +149,14 @@ class _Point:
             rests.append(pair.rest)
         return tuple(rests)
 
-    def _value(self, number: int, node: c.AnyFormula, args: list[int]) -> _Pair:
+    def _value(self, number: int, node: c.AnyFormula, args: list[int]) -> _Endings:
         match node:
             case c.Truth(value):
                 return _constant(value)
             case c.Edge(True):
                 return _constant(not self.state.started)
             case c.Edge():
-                return _Pair(True, FALSE)
+                return _Endings(True, FALSE)
             case c.Atom():
                 is_letter, place = self.automaton.atoms[node]
                 if is_letter and isinstance(self.letter, bool):
@@ -167,7 +167,7 @@ class _Point:
                 if isinstance(self.letter, bool) and self.automaton.atoms.get(arg, (False,))[0]:  # type: ignore[call-overload]
                     return _constant(self.letter)
                 end, rest = self.values[args[0]]
-                return _Pair(not end, FALSE if rest else TRUE)
+                return _Endings(not end, FALSE if rest else TRUE)
             case c.And():
                 return _both(*(self.values[arg] for arg in args))
             case c.Or():
@@ -175,7 +175,7 @@ class _Point:
             case c.Shift(_, steps, True):
                 return self._old(self.automaton.memory[number, steps - 1, steps - 1])
             case c.Shift(_, steps, _, weak):
-                return _Pair(weak, only(Promise(number, steps - 1, steps - 1, 0)))
+                return _Endings(weak, only(Promise(number, steps - 1, steps - 1, 0)))
             case c.Until(_, _, _, window):
                 high = ENDLESS if window.high is None else window.high
                 return self._until(number, window.low, high)
@@ -184,7 +184,7 @@ class _Point:
             case never:
                 assert_never(never)
 
-    def _promised(self, promise: Promise) -> _Pair:
+    def _promised(self, promise: Promise) -> _Endings:
         node, args = self.automaton.nodes[promise.number]
         if isinstance(node, c.Until):
             return self._until(promise.number, promise.low, promise.high)
@@ -192,9 +192,9 @@ class _Point:
             return self.values[args[0]]
         assert isinstance(node, c.Shift)
         left = promise.low - 1
-        return _Pair(node.weak, only(Promise(promise.number, left, left, 0)))
+        return _Endings(node.weak, only(Promise(promise.number, left, left, 0)))
 
-    def _until(self, number: int, low: int, high: int) -> _Pair:
+    def _until(self, number: int, low: int, high: int) -> _Endings:
         """Return `b ∨ (a ∧ o)`, or its dual; `o` is the same formula at the next or last point."""
         node, args = self.automaton.nodes[number]
         assert isinstance(node, c.Until)
@@ -206,11 +206,11 @@ class _Point:
         if node.past:
             other = self._old(self.automaton.memory[number, *window])
         else:
-            other = _Pair(node.dual, only(Promise(number, *window, -1 if node.dual else 1)))
+            other = _Endings(node.dual, only(Promise(number, *window, -1 if node.dual else 1)))
         beyond = narrow(a, other)
         return beyond if low > 0 else wide(b, beyond)
 
-    def _old(self, place: int) -> _Pair:
+    def _old(self, place: int) -> _Endings:
         if place not in self.old:
             self.old[place] = self.progress(self.state.memory[place])
         return self.old[place]

@@ -62,12 +62,6 @@ def _short(text: str) -> str:
     return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 1]}…"
 
 
-def duration(seconds: float) -> str:
-    """Format seconds with few digits: 1.2 ms."""
-    power = sum(seconds < 1000.0**-n for n in range(3))
-    return f"{float(f'{seconds * 1000.0**power:.2g}'):g} {('s', 'ms', 'µs', 'ns')[power]}"
-
-
 def as_dict(plan: Plan) -> dict[str, object]:
     """Return the plan as a dictionary, for JSON."""
     names = {step.node: f"r{i}" for i, step in enumerate(plan.steps)}

@@ -58,7 +58,7 @@ class _Base:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Truth:
+class _TruthSize:
     """The truth of a formula: how many rows differ from its base.
 
     Args:
@@ -104,9 +104,9 @@ def row_cost(formula: c.Formula, sizes: Sizes, *, static: Collection[str] = ()) 
         sizes: the sizes of everything, and the predicates that are facts.
         static: the predicates, given as tables, that do not change over time.
     """
-    rows = _Rows(sizes, frozenset(static))
+    rows = _RowCosts(sizes, frozenset(static))
 
-    def visit(node: c.AnyTerm | c.AnyFormula, below: list[_Truth | None]) -> _Truth | None:
+    def visit(node: c.AnyTerm | c.AnyFormula, below: list[_TruthSize | None]) -> _TruthSize | None:
         if isinstance(node, c.Variable | c.Constant | c.Number | c.Apply):
             return None
         rows.work[Kind.ROW_CALL] += 7
@@ -118,7 +118,7 @@ def row_cost(formula: c.Formula, sizes: Sizes, *, static: Collection[str] = ()) 
     return RowCost(rows.memory.peak, rows.work)
 
 
-class _Rows:
+class _RowCosts:
     def __init__(self, sizes: Sizes, static: frozenset[str]) -> None:
         self.sizes, self.static = sizes, static
         self.memory, self.work = _Memory(), Counter[Kind]()
@@ -155,11 +155,11 @@ class _Rows:
         negated: bool = False,
         constant: bool | None = None,
         share: float = 1.0,
-    ) -> _Truth:
+    ) -> _TruthSize:
         keys, bits = self.held(8 * number), self.held(number * self.sizes.horizon)
-        return _Truth(axes, base, negated, number, keys, bits, constant, share)
+        return _TruthSize(axes, base, negated, number, keys, bits, constant, share)
 
-    def dense(self, axes: Axes, *, timed: bool) -> _Truth:
+    def dense(self, axes: Axes, *, timed: bool) -> _TruthSize:
         """Return truth that is stored for each binding."""
         base = (self.base(axes, timed=timed),)
         return self.rows(axes, base, 0, share=1.0 if timed else 0.5)
@@ -174,17 +174,17 @@ class _Rows:
     def constant(self) -> tuple[_Base, ...]:
         return (_Base(_NONE, False, self.held(1)),)
 
-    def made(self, u: _Truth) -> _Truth:
+    def made(self, u: _TruthSize) -> _TruthSize:
         return u if len(u.axes) > 1 or not u.rows else self.dense(u.axes, timed=True)
 
-    def laid_out(self, u: _Truth) -> None:
+    def laid_out(self, u: _TruthSize) -> None:
         """Note the dense result of a formula with free variables."""
         if u.rows:
             self.base(u.axes, timed=True)
 
     # --- operations ---------------------------------------------------------------------------
 
-    def visit(self, node: c.AnyFormula, parts: list[_Truth]) -> _Truth:
+    def visit(self, node: c.AnyFormula, parts: list[_TruthSize]) -> _TruthSize:
         match node:
             case c.Truth(value):
                 return self.rows(_NONE, self.constant(), 0, constant=value)
@@ -225,7 +225,7 @@ class _Rows:
         last = last if window.high is None else min(window.high, last)
         return 1 + math.ceil(math.log2(max(1, last - window.low + 1)))
 
-    def atom(self, atom: c.Atom) -> _Truth:
+    def atom(self, atom: c.Atom) -> _TruthSize:
         name, axes = atom.predicate, free_axes(atom)
         if name not in self.sizes.sparse:
             return self.dense(axes, timed=name not in self.static)
@@ -240,7 +240,7 @@ class _Rows:
         self.passing(number, 0)
         return self.made(self.rows(axes, self.constant(), number, constant=False))
 
-    def negate(self, u: _Truth) -> _Truth:
+    def negate(self, u: _TruthSize) -> _TruthSize:
         self.passing(u.rows, 0)
         bits = self.held(u.rows * self.sizes.horizon)
         if len(u.base) == 1:
@@ -251,7 +251,7 @@ class _Rows:
             return replace(u, base=base, bits=bits, constant=constant, share=share)
         return replace(u, negated=not u.negated, bits=bits, share=1.0)
 
-    def both(self, u: _Truth, v: _Truth) -> _Truth:
+    def both(self, u: _TruthSize, v: _TruthSize) -> _TruthSize:
         if v.never and not (u.never and v.axes <= u.axes):
             u, v = v, u
         axes = u.axes | v.axes
@@ -277,11 +277,11 @@ class _Rows:
         del before
         return result
 
-    def looking(self, u: _Truth) -> float:
+    def looking(self, u: _TruthSize) -> float:
         """Return the bytes per bit of a lookup in the base, in the rows, or in both."""
         return (2.0 if u.rows else 0.0) + (1.0 if any(b.axes for b in u.base) else 0.0)
 
-    def both_bases(self, u: _Truth, v: _Truth) -> tuple[_Base, ...]:
+    def both_bases(self, u: _TruthSize, v: _TruthSize) -> tuple[_Base, ...]:
         factors = [*((self.solid(u),) if u.negated else u.base)]
         factors += [*((self.solid(v),) if v.negated else v.base)]
         factors.sort(key=lambda factor: -len(factor.axes))
@@ -295,14 +295,14 @@ class _Rows:
                 merged.append(factor)
         return tuple(merged)
 
-    def solid(self, u: _Truth) -> _Base:
+    def solid(self, u: _TruthSize) -> _Base:
         """Return a base as one table."""
         if len(u.base) == 1:
             return u.base[0]
         axes = _NONE.union(*(b.axes for b in u.base))
         return self.base(axes, timed=any(b.timed for b in u.base), bytes_each=1.0)
 
-    def spread(self, u: _Truth, axes: Axes) -> _Truth:
+    def spread(self, u: _TruthSize, axes: Axes) -> _TruthSize:
         if axes == u.axes or not u.rows:
             return replace(u, axes=axes)
         number = u.rows * math.prod(self.sizes.axis(a) for a in axes - u.axes)
@@ -312,7 +312,7 @@ class _Rows:
             axes, u.base, number, negated=u.negated, constant=u.constant, share=u.share
         )
 
-    def joined(self, u: _Truth, v: _Truth, axes: Axes) -> _Truth:
+    def joined(self, u: _TruthSize, v: _TruthSize, axes: Axes) -> _TruthSize:
         groups = self.cells(u.axes & v.axes, timed=False)
         number = math.ceil(u.rows * v.rows / max(1, groups))
         self.work[Kind.SORTED] += u.rows + v.rows + number
@@ -320,7 +320,7 @@ class _Rows:
         self.passing(number, 3)
         return self.made(self.rows(axes, self.constant(), number, constant=False))
 
-    def some(self, u: _Truth, bound: Axes) -> _Truth:
+    def some(self, u: _TruthSize, bound: Axes) -> _TruthSize:
         free, mine = u.axes - bound, u.axes & bound
         if not mine:
             return u
@@ -335,7 +335,7 @@ class _Rows:
             self.passing(u.rows, 6)
         return self.made(self.rows(free, base, number, constant=u.constant))
 
-    def how_many(self, u: _Truth, bound: Axes) -> _Base:
+    def how_many(self, u: _TruthSize, bound: Axes) -> _Base:
         """Count the places on the bound axes for which a base is true, and compare with 0."""
         axes = _NONE.union(*(b.axes for b in u.base)) - bound
         timed = any(b.timed for b in u.base)
@@ -356,7 +356,9 @@ class _Rows:
         del counted
         return result
 
-    def over_time(self, parts: list[_Truth], times: int, outside: bool, *, at_once: bool) -> _Truth:
+    def over_time(
+        self, parts: list[_TruthSize], times: int, outside: bool, *, at_once: bool
+    ) -> _TruthSize:
         """Note a temporal operator: its number of passes over all points, its value over none."""
         axes = _NONE.union(*(u.axes for u in parts))
         spread = [self.spread(u, axes) for u in parts]

@@ -36,10 +36,11 @@ class MinimalAutomaton:
     live: Flags
 
 
-def machine(formula: c.Formula, letters: int) -> MinimalAutomaton:
+def machine(name: str, formula: c.Formula, letters: int) -> MinimalAutomaton:
     """Build the minimal automaton of a formula in normal form, read at the first time point.
 
     Args:
+        name: the axiom that says it.
         formula: a formula over the atoms `letter(0)`, `letter(1)`, ….
         letters: the number of these atoms.
 
@@ -47,7 +48,8 @@ def machine(formula: c.Formula, letters: int) -> MinimalAutomaton:
         LimitError: the automaton has too many letters or states.
     """
     if letters > MOST_LETTERS:
-        raise LimitError(f"it has {letters} letters, and at most {MOST_LETTERS} are followed")
+        message = f"'{name}' has {letters} letters, and at most {MOST_LETTERS} are followed"
+        raise LimitError(message)
     automaton = Automaton(Skeleton(formula, tuple(letter(n) for n in range(letters)), ()))
     start = automaton.start(0)
     numbers, states, rows = {start: 0}, [start], []
@@ -57,7 +59,8 @@ def machine(formula: c.Formula, letters: int) -> MinimalAutomaton:
             after = automaton.next(state, bits)
             if after not in numbers:
                 if len(states) >= MOST_STATES:
-                    raise LimitError(f"its automaton has more than {MOST_STATES} states")
+                    message = f"the automaton of '{name}' has more than {MOST_STATES} states"
+                    raise LimitError(message)
                 numbers[after] = len(states)
                 states.append(after)
             row.append(numbers[after])

@@ -45,7 +45,7 @@ class _Ways(NamedTuple):
     forwards: Callable[[Tensor, Tensor], Tensor]
 
 
-class _Symbols(NamedTuple):
+class _EdgeSymbols(NamedTuple):
     """Symbols: edges with the same symbol have the same evidence and gains.
 
     Args:
@@ -127,7 +127,7 @@ class Chain:
         self.accepts, self.last = self.in_order(product.accepts), self.in_order(product.last)
         self.statics = self.in_order(product.statics)
         self.before = [self.in_order(b) for b in product.before]
-        self._told_apart: dict[tuple[tuple[int, int], ...], _Symbols] = {}
+        self._told_apart: dict[tuple[tuple[int, int], ...], _EdgeSymbols] = {}
         self.at_once = _NUMBERS_AT_ONCE
         if device.type == "cuda":
             memory = torch.cuda.get_device_properties(device).total_memory
@@ -236,7 +236,7 @@ class Chain:
         back = order.argsort()
         return letters[:, back], static[:, back], total[:, back]
 
-    def _symbols(self, weights: Weights, digits: Sequence[Tensor]) -> _Symbols:
+    def _symbols(self, weights: Weights, digits: Sequence[Tensor]) -> _EdgeSymbols:
         """The symbols, which depend only on the windows."""
         windows = tuple((gain.window, gain.length) for gain in weights.gains)
         if windows not in self._told_apart:
@@ -244,7 +244,7 @@ class Chain:
             told += [self.patterns(g, d) for g, d in zip(weights.gains, digits, strict=True)]
             symbols, which = _unique_columns(torch.stack(told))
             pairs, pair = _unique_columns(torch.stack([which, self.target]))
-            self._told_apart[windows] = _Symbols(symbols, which, pairs, pair)
+            self._told_apart[windows] = _EdgeSymbols(symbols, which, pairs, pair)
         return self._told_apart[windows]
 
     def _weighed(self, weights: Weights, symbols: Tensor) -> Tensor:
@@ -257,7 +257,7 @@ class Chain:
         return (total - total.amax(1, keepdim=True)).exp_()
 
     def _draw(
-        self, weights: Weights, by_symbol: Tensor, told: _Symbols, generator: Randomness,
+        self, weights: Weights, by_symbol: Tensor, told: _EdgeSymbols, generator: Randomness,
         worlds: int,
     ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
         """Draw tracks with given weights of symbols."""
@@ -276,8 +276,8 @@ class Chain:
         return self._forwards(weights, ways, draws[times])
 
     def _ways_of_all(
-        self, weights: Weights, by_symbol: Tensor, told: _Symbols, conditions: Tensor, end: Tensor,
-        draws: Tensor,
+        self, weights: Weights, by_symbol: Tensor, told: _EdgeSymbols, conditions: Tensor,
+        end: Tensor, draws: Tensor,
     ) -> _Ways:  # fmt: skip
         """Find the way that a draw would take from every state, for some time points at once."""
         size, every, times = self.edge.shape, self.edge.flatten(), len(draws)
@@ -315,8 +315,8 @@ class Chain:
         return _Ways(later[0], scale, forwards)
 
     def _ways_by_point(
-        self, weights: Weights, by_symbol: Tensor, told: _Symbols, conditions: Tensor, end: Tensor,
-        draws: Tensor,
+        self, weights: Weights, by_symbol: Tensor, told: _EdgeSymbols, conditions: Tensor,
+        end: Tensor, draws: Tensor,
     ) -> _Ways:  # fmt: skip
         """Find the way that a draw takes, time point by time point, only from states it reaches."""
         moves, several = weights.moves[:-1], weights.moves.shape[1] > 1

@@ -132,11 +132,11 @@ class KindCompiler:
         """
         return _Compilation(self, sorts, free, name).run()
 
-    def machine(self, formula: c.Formula, letters: int) -> MinimalAutomaton:
-        """The automaton of a formula, which is made once."""
+    def machine(self, name: str, formula: c.Formula, letters: int) -> MinimalAutomaton:
+        """Return the automaton of a formula of an axiom; it is made once."""
         key = (formula, letters)
         if key not in self._machines:
-            self._machines[key] = machine(formula, letters)
+            self._machines[key] = machine(name, formula, letters)
         return self._machines[key]
 
     def is_static(self, name: str) -> bool:
@@ -170,7 +170,7 @@ class _Compilation:
                         self._clause(counted(part_of, self.theory.tables))
         self.factors = [self._with_span(self._lifted(factor)) for factor in self.factors]
         bits = len(self.moving.bits)
-        parts = [(name, self._part(formula, bits)) for name, formula in self.local]
+        parts = [(name, self._part(name, formula, bits)) for name, formula in self.local]
         return self._product(parts)
 
     # --- definitions ---
@@ -402,7 +402,7 @@ class _Compilation:
 
     # --- automata ---
 
-    def _part(self, formula: c.Formula, bits: int) -> Part:
+    def _part(self, name: str, formula: c.Formula, bits: int) -> Part:
         columns: dict[int, int] = {}
 
         def read(column: int) -> c.Formula:
@@ -416,7 +416,7 @@ class _Compilation:
 
         over = self._over_letters(formula, read, condition)
         always = c.Until(True, FALSE, over, c.Window(), past=False)
-        return Part(self.theory.machine(always, len(columns)), tuple(columns))
+        return Part(self.theory.machine(name, always, len(columns)), tuple(columns))
 
     def _over_letters(
         self, node: c.Formula, read: Callable[[int], c.Formula],

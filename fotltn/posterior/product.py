@@ -101,10 +101,10 @@ def product(parts: Sequence[Part], shape: Shape) -> TrackAutomaton:
     Raises:
         LimitError: there are too many states.
     """
-    return _Search(parts, shape).run()
+    return _ProductSearch(parts, shape).run()
 
 
-class _Search:
+class _ProductSearch:
     def __init__(self, parts: Sequence[Part], shape: Shape) -> None:
         self.parts, self.shape, self.laws = parts, shape, shape.laws
         self.dynamic = [b for b in range(shape.bits) if b not in shape.static]

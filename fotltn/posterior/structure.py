@@ -212,9 +212,11 @@ def _plain_kinds(
     bits = [_plain(compiler, name) for name in names]
     try:
         return [compiler.kind(sorts, bits, f"{'x'.join(sorts)}({','.join(names)})")]
-    except LimitError:
+    except LimitError as error:
         if len(names) == 1:
-            raise
+            message = f"cannot sample '{names[0]}': {error.diagnostics[0].message}"
+            hint = 'use fewer or shorter axioms about it, or method = "gradient"'
+            raise LimitError(message, hint=hint) from None
     return [one for name in names for one in _plain_kinds(compiler, sorts, [name])]
 
 

@@ -109,7 +109,7 @@ def propose(paths: Path | Sequence[Path], learn: Collection[str] = ()) -> Propos
             proposal.step = time.step
             proposal.origin = None if time.origin is None else time.column.moment(time.origin)
     else:
-        proposal = _Joined(tables, [keys[id(t)] for t in tables], learn).proposal()
+        proposal = _JoinedProposal(tables, [keys[id(t)] for t in tables], learn).proposal()
         if main.note:
             raise DataError(no_keys(main, learn))
     choose_learned([t for t in proposal.tables if not t.note], learn)
@@ -146,7 +146,7 @@ class _Sort:
     names: set[str]
 
 
-class _Joined:
+class _JoinedProposal:
     """Several tables that mention the same entities."""
 
     def __init__(

@@ -26,7 +26,7 @@ class ProposedRule(NamedTuple):
     evidence: str
 
 
-class _Truths(NamedTuple):
+class _RowTruths(NamedTuple):
     """The truth of a predicate in each row of a table; NaN if unknown."""
 
     symbol: str
@@ -50,7 +50,7 @@ class _Truths(NamedTuple):
 def rules_of(main: ProposedTable, others: Sequence[ProposedTable]) -> list[ProposedRule]:
     """Propose rules about the entities of a table, from what all tables say about them."""
     truths = [
-        _Truths(c.symbol, c.truth, c.role is Role.LEARNED, static=main.static)
+        _RowTruths(c.symbol, c.truth, c.role is Role.LEARNED, static=main.static)
         for c in main.of(Role.LEARNED, Role.GIVEN)
     ]
     truths += [one for table in others for one in _aligned(main, table)]
@@ -138,7 +138,7 @@ def _places(table: ProposedTable, keyed: Sequence[Role]) -> list[tuple[object, .
     return list(zip(*columns, strict=True))
 
 
-def _aligned(main: ProposedTable, other: ProposedTable) -> Iterator[_Truths]:
+def _aligned(main: ProposedTable, other: ProposedTable) -> Iterator[_RowTruths]:
     """Yield what another table about the same entities says, for the rows of the main table."""
     if other.sort != main.sort or other.arguments or not other.of(Role.ENTITY) or other.note:
         return
@@ -156,13 +156,13 @@ def _aligned(main: ProposedTable, other: ProposedTable) -> Iterator[_Truths]:
         at = np.array([rows.get(place, -1) for place in here])
         for column in other.of(Role.GIVEN):
             truth = np.where(at < 0, np.nan, column.truth[at])
-            yield _Truths(column.symbol, truth, static=other.static)
+            yield _RowTruths(column.symbol, truth, static=other.static)
         return
     for symbol, words in _event_rows(other):
         happened = {place for place, row in zip(there, words.tolist(), strict=True) if row}
         truth = np.array([float(place in happened) for place in here])
         ever = main.static and not other.static
-        yield _Truths(symbol, truth, event=not other.static and not ever, ever=ever)
+        yield _RowTruths(symbol, truth, event=not other.static and not ever, ever=ever)
 
 
 def _event_rows(table: ProposedTable) -> Iterator[tuple[str, Ints]]:

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fotltn.format import count, share, size
+from fotltn.format import count, duration, share, size
 from fotltn.learn.blocks import BLOCKS, TraceBlocks, numbers_of_block, tree_parts
 from fotltn.learn.fit import fit
 from fotltn.learn.identity import Digests, leaves
@@ -29,7 +29,6 @@ from fotltn.learn.task import Task
 from fotltn.networks.encoders import FeatureInputs
 from fotltn.networks.parts import part, parts
 from fotltn.networks.rows import shares_bindings
-from fotltn.plan.explain import duration
 from fotltn.project.build import Built
 from fotltn.semantics.tables import table_shape
 from fotltn.sharing import ranges

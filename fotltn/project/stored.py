@@ -122,7 +122,7 @@ def unpack_world(
     facts = replace(_facts(domain, theory.signature), clock=_clock(domain, config))
     functions = {n: d for n, d in theory.signature.functions.items() if n not in config.functions}
     dtype = getattr(torch, config.dtype)
-    stored = _Stored(tensors, domain, facts, theory.signature, dtype, functions)
+    stored = _CheckedTensors(tensors, domain, facts, theory.signature, dtype, functions)
     device = device_of(config)
     kinds = ("stated", "train", *(["test"] if _typed(domain, "test", bool) else []))
     labels = {kind: stored.labels(kind).to(device) for kind in kinds}
@@ -226,7 +226,7 @@ def _clock(domain: Mapping[str, Any], config: Config) -> Clock | None:
     return replace(config.data.clock, origin=_typed(domain, "origin", str))
 
 
-class _Stored:
+class _CheckedTensors:
     """The tensors of a folder, checked against their names, the domain and the theory."""
 
     def __init__(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import date
@@ -310,6 +311,7 @@ def model_page(content: ModelContent, *, on_step: OnPart | None = None) -> str:
             "training": _training(content),
             "axioms": axioms,
             "warnings": _warnings(axioms),
+            "details": _details(axioms),
             "precision_recall": _precision_recall(content),
             "calibration": _calibration(content),
             "declarations": show_theory(replace(content.model.world.source, axioms=())),
@@ -400,6 +402,20 @@ def _warnings(axioms: list[dict[str, Any]]) -> list[dict[str, Any]]:
         {"badge": badge, "kind": kind, "axioms": about, "text": _about(kind, about)}
         for (badge, kind), about in kinds.items()
     ]
+
+
+def _details(axioms: list[dict[str, Any]]) -> dict[str, list[str]]:
+    """Return by axiom what its warnings say beyond the list of warnings."""
+    every = [
+        (one, f, f.message.removeprefix(one["name"])) for one in axioms for f in one["findings"]
+    ]
+    said = Counter(text for *_, text in every)
+    axioms_of = Counter(kind for one in axioms for _, kind in one["verdicts"])
+    details: dict[str, list[str]] = {one["name"]: [] for one in axioms}
+    for one, finding, text in every:
+        if said[text] == 1 and axioms_of[finding.kind] > 1:
+            details[one["name"]].append(finding.message)
+    return details
 
 
 def _about(kind: FindingKind, axioms: list[dict[str, Any]]) -> str:

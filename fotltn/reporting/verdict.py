@@ -82,7 +82,7 @@ def _predictions(metrics: Report | None, interval: ScoreInterval | None) -> list
         return ["No test facts say how good predictions are."]
     judged = {n: one for n, one in metrics.predicates.items() if one.pr_auc.defined}
     facts = sum(one.facts for one in judged.values())
-    chance = float(np.mean([one.chance.value for one in judged.values()]))
+    chance = metrics.mean["chance"].value
     if interval.low > chance:
         words = "are better than guessing"
     elif interval.high < chance:
@@ -160,9 +160,12 @@ def advice(
         steps.append("Hold back some facts for testing, so that predictions can be judged.")
     else:
         steps += _about_predictions(metrics)
-    kinds = {} if audit is None else Counter(str(f.kind) for f in audit.warnings if f.axiom)
-    if kinds:
-        words = ", ".join(f"{number_of} {kind}" for kind, number_of in kinds.items())
+    findings = () if audit is None else audit.warnings
+    axioms_by_kind = Counter(
+        kind for kind, _ in {(str(f.kind), f.axiom) for f in findings if f.axiom}
+    )
+    if axioms_by_kind:
+        words = ", ".join(f"{many} {kind}" for kind, many in sorted(axioms_by_kind.items()))
         steps.append(f"Go through the warnings about axioms {place}: {words}.")
     return tuple(steps[:_MOST]) or ("Nothing needs attention.",)
 

@@ -11,9 +11,10 @@ from starlette.responses import Response
 from fotltn.errors import FotError
 from fotltn.logic.check import CheckedTheory
 from fotltn.reporting.typeset import typeset
+from fotltn.web.places import CELL
 from fotltn.web.responses import RefusedError, answer, failed, query
 from fotltn.web.state import WebState
-from fotltn.web.views import CELL, about, cell_page, predicates
+from fotltn.web.views import about, cell_page, predicates
 from fotltn.web.visit import MAX_FORMULA, Visit, listing
 
 #: The parts that a client can ask for: the value first, or everything at once.

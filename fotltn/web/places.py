@@ -8,9 +8,11 @@ from fotltn.analysis.cells import Cells
 from fotltn.analysis.overview import Overview
 from fotltn.format import cell_words
 
-#: The parameters of a cell's address, beside the entities of its variables. A formula with a
-#: variable of such a name is addressed by rows.
-WORDS = ("row", "time", "t", "trace", "model", "text", "change", "set", "format", "token")
+#: The parameters of a cell's address, beside the entities of its variables.
+CELL = ("model", "row", "time", "t", "trace", "change", "set", "fact", "degree")
+
+#: A formula with a variable of such a name is addressed by rows.
+WORDS = (*CELL, "text", "format", "token")
 
 
 def where(cells: Cells, row: int, time: int | None = None) -> dict[str, Any]:

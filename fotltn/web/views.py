@@ -17,7 +17,7 @@ from fotltn.reporting.typeset import typeset
 from fotltn.semantics.config import only_p
 from fotltn.syntax import formula as f
 from fotltn.web.jobs import Lane, PendingError
-from fotltn.web.places import where, worst_place
+from fotltn.web.places import CELL, where, worst_place
 from fotltn.web.responses import RefusedError, query
 from fotltn.web.sides import Side
 from fotltn.web.state import WebState
@@ -31,9 +31,6 @@ GLANCE = 0.1
 CHANGES = ("learned", "all")
 
 SORTS = ("violation", "name", "difference")
-
-#: The parameters of a cell's address, beside the entities of its variables.
-CELL = ("model", "row", "time", "t", "trace", "change", "set", "fact", "degree")
 
 
 def described(inspected: Side) -> dict[str, Any]:

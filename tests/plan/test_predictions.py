@@ -5,10 +5,10 @@ import torch
 
 from benchmarks.common import peak_bytes
 from benchmarks.plan import cases, predicted
+from fotltn.format import duration
 from fotltn.kernels.until import extent, until
 from fotltn.logic import core as c
 from fotltn.logic.parts import free_axes
-from fotltn.plan.explain import duration
 from fotltn.plan.rows import row_cost
 from fotltn.plan.sizes import Sizes, Sparse
 from fotltn.plan.work import EFFORT, Kind, Machine, Unit, measured

@@ -43,7 +43,7 @@ def compare(seeds: range) -> None:
     for seed in seeds:
         choose = random.Random(seed)
         formula = random_formula(choose, choose.randint(1, 3))
-        automaton = machine(nnf(formula), LETTERS)
+        automaton = machine("A", nnf(formula), LETTERS)
         lengths = [choose.randint(1, 8) for _ in range(4)]
         generator = np.random.default_rng(seed)
         values = generator.random((LETTERS, 4, 8)) < 0.5
@@ -70,9 +70,9 @@ def test_automata_equal_the_crisp_evaluator_on_ten_thousand_formulas():
 
 def test_automata_are_minimal():
     eventually = c.Aggregate(False, letter(0), c.Window(), past=False)
-    assert len(machine(nnf(eventually), 1).accepts) == 2
+    assert len(machine("A", nnf(eventually), 1).accepts) == 2
     within_three = c.Aggregate(
         True, c.Implies(letter(0), c.Aggregate(False, letter(1), c.Window(0, 3), past=False)),
         c.Window(), past=False,
     )  # fmt: skip
-    assert len(machine(nnf(within_three), 2).accepts) == 6  # with start and end
+    assert len(machine("A", nnf(within_three), 2).accepts) == 6  # with start and end

@@ -301,6 +301,13 @@ def test_operators_that_nest_without_end_are_refused():
         sampled(defined, {"a": 1}, 2, ["P", "D"], {})
 
 
+def test_a_refusal_names_the_predicate_and_the_axiom():
+    text = "sort a\npredicate P(a)\n"
+    far = f"hard axiom Far: forall x. G(P(x) -> {'WX ' * 10}P(x))\n"
+    with pytest.raises(LimitError, match=r"cannot sample 'P': the automaton of 'Far' has more"):
+        sampled(text + far, {"a": 1}, 12, ["P"], {})
+
+
 def test_what_is_asked_of_worlds_may_nest_as_elsewhere():
     deep = "(P(x) | X " * 200 + "P(x)" + ")" * 200
     easy = "sort a\npredicate P(a)\naxiom A weight 0.1: forall x. G P(x)\n"

@@ -30,7 +30,7 @@ class SmallestRepair(NamedTuple):
     least: int
 
 
-class _State(NamedTuple):
+class _Gates(NamedTuple):
     """The gates with some facts flipped.
 
     Args:
@@ -80,7 +80,7 @@ class Search:
 
     # --- the state of the gates ---------------------------------------------------------------
 
-    def _state(self, flips: frozenset[int], settled: frozenset[int]) -> _State:
+    def _state(self, flips: frozenset[int], settled: frozenset[int]) -> _Gates:
         """Return the gates with some facts flipped; flipped and settled facts stay as they are."""
         gates, truths = self.circuit.gates, self.circuit.truths
         size = len(gates)
@@ -102,7 +102,7 @@ class Search:
                 truth[number] = any(truth[i] for i in gate.inputs)
                 least[number] = min((least[i] for i in gate.inputs), default=math.inf)
                 blame[number] = sum(blame[i] for i in gate.inputs)
-        return _State(truth, least, blame)
+        return _Gates(truth, least, blame)
 
     def _all(self, inputs: tuple[int, ...], least: list[float]) -> float:
         """Return a bound for a gate of all inputs: flips of inputs that share no fact add up."""
@@ -150,7 +150,7 @@ class Search:
                 return None
             flips = flips | chosen
 
-    def _cheapest(self, flips: frozenset[int], state: _State) -> frozenset[int] | None:
+    def _cheapest(self, flips: frozenset[int], state: _Gates) -> frozenset[int] | None:
         """The flips that cost least, as if no fact were read twice; None if none will do."""
         gates, price = self.circuit.gates, self.circuit.price
         cost = [math.inf] * len(gates)
@@ -206,7 +206,7 @@ class Search:
         return None, cut
 
     def _blamed(
-        self, state: _State, flips: frozenset[int], settled: frozenset[int]
+        self, state: _Gates, flips: frozenset[int], settled: frozenset[int]
     ) -> Iterable[int]:
         """Return facts that make the root false; every repair flips one of them."""
         gates = self.circuit.gates
