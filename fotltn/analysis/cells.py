@@ -228,7 +228,7 @@ class Cells:
             crisp: evaluate all formulas in two-valued logic.
             count: weight each cell by how often it occurs, instead of by its share of the mean.
             prefix: other ∀ and G, instead of those of the formula.
-            part: of the places of the largest axis, which then comes first; all by default.
+            part: a part of the places of the largest axis, which then comes first; all by default.
         """
         layers = self.prefix if prefix is None else prefix
         axes = self.free + layers.axes
