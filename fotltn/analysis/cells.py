@@ -263,7 +263,7 @@ class Cells:
 
     @property
     def rows(self) -> int:
-        """The number of all rows: by trace, then by the place on each axis, the last one first."""
+        """The number of all rows: by trace, then by place, with the last axis varying fastest."""
         return self.tables.batch * self.bindings
 
     @property
