@@ -1,4 +1,4 @@
-"""Evaluate a formula after changes of facts, at only the bindings that read them.
+"""Evaluate a formula after changes of facts, only at the bindings that read them.
 
 Under means with one p, the error of a formula is the mean of the errors of its bindings. So its
 new value follows from its present value, and from the old and new errors of the bindings that read
@@ -84,7 +84,7 @@ def _exponent(cells: Cells) -> float | None:
 
 
 def _places(cells: Cells, atom: c.Atom, change: Change) -> dict[c.Axis, Tensor]:
-    """Return the places on each axis where an atom can be a changed fact, where limited."""
+    """Return the places where an atom can be a changed fact, for each axis that this limits."""
     tables = cells.tables
     shape = tuple(tables.table(change.predicate).shape[1:])
     *numbers, _ = np.unravel_index(placed(tables, change)[1], shape)

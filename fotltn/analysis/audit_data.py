@@ -85,7 +85,7 @@ class CrispAudit(CellTally):
 
     @property
     def telling(self) -> bool:
-        """Whether anything follows: a cell is decided, and of an implication not by its antecedent.
+        """Whether anything follows: a cell is decided, and not just by a false antecedent.
 
         Counts of data in which every fact has a label are telling in any case.
         """
@@ -104,7 +104,7 @@ class InFourWorlds(Record):
     """One number on the model, on the labels, and for predictions that know nothing.
 
     Args:
-        value: on the model.
+        value: the number on the model.
         labels: on the labels, if there are any.
         all_false: if every learned predicate is false everywhere.
         all_half: if every learned predicate is 0.5 everywhere.

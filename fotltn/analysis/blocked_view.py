@@ -1,7 +1,7 @@
 """A theory over tables in blocks of traces; one block is in memory at a time.
 
-A question is answered for each block, and the answers are joined to one for all traces. Processes
-that share work have some of the blocks each.
+A question is answered for each block, and the answers are joined to one for all traces. If
+processes share the work, each has some of the blocks.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ class BlockedView:
     decides: bool = False
 
     def under(self, **other: Any) -> BlockedView:
-        """Return this with other settings, as `under` of a view does."""
+        """Return this view with other settings, as `View.under` does."""
         return replace(self, how=self.how.under(**other))
 
     def decided(self) -> BlockedView:
-        """Return this with predictions as facts, true or false."""
+        """Return this view with predictions as facts, true or false."""
         return replace(self, decides=True)
 
     @property
@@ -98,7 +98,7 @@ class BlockedView:
         resamples: int = 2000,
         seed: int = 0,
     ) -> Iterator[Rule]:
-        """Count the axioms, or other formulas, as `rules` of a view does.
+        """Count the axioms, or other formulas, as `View.rules` does.
 
         Raises:
             FotError: a formula is wrong, there is no such part, or a number is out of range.

@@ -1,4 +1,4 @@
-"""What the ∀ and G that a formula begins with make of its cells: one weighted mean.
+"""The ∀ and G that a formula begins with, as one weighted mean over its cells.
 
 `forall x. G(body)` is a mean over cells: one for each trace, binding and time. A cell's weight is
 its share of that mean, whatever guards, windows and lengths of traces there are.
@@ -78,7 +78,7 @@ def _bindings(node: c.Quantifier, tables: Tables, count: bool) -> tuple[float, l
 
 
 def _windows(node: c.Aggregate, active: Tensor, tables: Tables, count: bool) -> Tensor:
-    """For each active point what its window sees, with axes (trace, active point, time)."""
+    """What the window of each active point sees, with axes (trace, active point, time)."""
     times = torch.arange(tables.horizon, device=active.device)
     steps = times - active.unsqueeze(-1)
     steps = -steps if node.past else steps

@@ -228,7 +228,7 @@ class Cells:
             crisp: evaluate all formulas in two-valued logic.
             count: weight each cell by how often it occurs, instead of by its share of the mean.
             prefix: other ∀ and G, instead of those of the formula.
-            part: of the places of the largest axis, which then comes first; all by default.
+            part: a part of the places of the largest axis, which then comes first; all by default.
         """
         layers = self.prefix if prefix is None else prefix
         axes = self.free + layers.axes
@@ -263,7 +263,7 @@ class Cells:
 
     @property
     def rows(self) -> int:
-        """The number of all rows: by trace, then by the place on each axis, the last one first."""
+        """The number of all rows: by trace, then by place, with the last axis varying fastest."""
         return self.tables.batch * self.bindings
 
     @property

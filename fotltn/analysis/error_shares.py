@@ -134,7 +134,7 @@ def erring(
         cells: the cells.
         errors: how errors are measured.
         others: formulas whose values are wanted as well.
-        part: of the places of the largest axis; all by default.
+        part: a part of the places of the largest axis; all by default.
     """
     count = errors.measure in (ErrorMeasure.LOGARITHM, ErrorMeasure.SUM)
     formulas = {"body": cells.body, **(others or {})}

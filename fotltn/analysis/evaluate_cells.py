@@ -101,7 +101,7 @@ def sweep(
         weights: factors of the cells' weights.
         present: masks of the cells that count.
         budget: bytes that intermediate results may take.
-        part: of the places of the first axis, all by default; without axes, one part has all.
+        part: a part of the places of the first axis, or all; without axes, one part has all.
 
     Raises:
         LimitError: even one place of the first axis does not fit the budget.

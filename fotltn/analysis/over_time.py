@@ -110,7 +110,7 @@ class TruthOverTime:
     """The values of a rule's body at every binding and time.
 
     Args:
-        cells: of the rule.
+        cells: the cells of the rule.
         values: degrees with axes (row, time); NaN where a cell does not count, because a guard is
             false there, or the trace has ended.
         truth: 1 where the body is true in two-valued logic, 0 where it is false, 2 where a cell

@@ -27,7 +27,7 @@ class Predictions:
         truths: whether they are decided to be true.
         labels: as bytes: true as 254, false as 0, and 255 where nothing is stated.
         tested: where the label was held back for testing.
-        errors: for each row the mean distance of prediction and label.
+        errors: for each row, the mean distance of prediction and label.
         order: the rows that exist, the largest errors first.
         labelled: the number of labels.
         held_back: the number of labels for testing.
@@ -75,7 +75,7 @@ def predictions(
     """The degrees of a predicate as rows.
 
     Args:
-        cells: of a formula that is the predicate with a variable for each argument.
+        cells: the cells of a formula that is the predicate with a variable for each argument.
         predicate: its name.
         train: labels that were learned from.
         test: labels that were held back.

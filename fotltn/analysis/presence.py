@@ -1,8 +1,8 @@
 """Where cells count when entities come and go: present at the times at which they are used.
 
 In `Late(x) -> X Arrived(x)`, the entity x is used at a point and at the next one. A cell counts
-where x is present at both. A window, as that of `F[<=3] Arrived(x)`, is cut to the presence of x
-as it is cut to the trace: x must be present at one of its points. What lies beyond the end of
+where x is present at both. A window, such as that of `F[<=3] Arrived(x)`, is cut to the presence
+of x as it is cut to the trace: x must be present at one of its points. What lies beyond the end of
 the trace asks for nothing.
 """
 

@@ -17,8 +17,8 @@ T = TypeVar("T")
 class Record:
     """A dataclass that converts to plain data.
 
-    `KEYS` are what they see, in order: names of attributes, or `key=attribute` where the two
-    differ, or where it is an attribute of another. Without any, these are all fields.
+    `KEYS` lists what these data contain, in order: names of attributes, or `key=attribute` where
+    the two differ, or for an attribute of an attribute. Without keys, they contain all fields.
     """
 
     __slots__ = ()

@@ -67,13 +67,14 @@ class Rule(Record):
     """A rule with its numbers.
 
     Args:
-        name: of the axiom, or its text.
+        name: the name of the axiom, or its text.
         text: the rule as written.
         implication: whether there is an antecedent under ∀ and G.
-        overall: on all cells but the undecided ones. If the ends of traces are final, `F a` is
-            false if `a` has not come by then; `WX a` is true at the last point in any case.
-        uncut: on the cells from which the consequent looks at points of the trace alone; None if
-            it looks as far as the end, wherever that is.
+        overall: the numbers on all cells except the undecided ones. If the ends of traces are
+            final, `F a` is false if `a` has not come by then; `WX a` is true at the last point in
+            any case.
+        uncut: the numbers on the cells from which the consequent looks only at points of the trace;
+            None if it looks as far as the end, wherever that is.
         absent: the cells that do not count, because an entity is not present when it is used.
         undecided: the cells that fail only because their trace ends; they do not count as support.
         unlabelled: the cells whose truth depends on facts without a label; no support either.
@@ -116,20 +117,20 @@ def rules(
     """Yield for each rule how well its antecedent predicts its consequent.
 
     A cell counts where each entity of its binding is present at the times at which it is used.
-    For the base rate these are the entities of the consequent alone, and of guards the parts that
-    speak of no others.
+    For the base rate, only the entities of the consequent matter, and only the parts of guards that
+    are about no others.
 
-    Under a crisp semantics cells are counted. Under one of degrees these are summed, a degree that
-    is both is that of `if & then`, and all ends of traces are final: no sum is undecided. Where
-    all facts are 0 or 1, "godel" sums to the crisp counts.
+    Under a crisp semantics, cells are counted. Under a semantics of degrees, degrees are summed:
+    the degree to which both sides hold is that of `if & then`, and all ends of traces are final, so
+    no sum is undecided. Where all facts are 0 or 1, the sums of "godel" are the crisp counts.
 
     Args:
         view: the axioms and the tables, and how they are read.
-        formulas: closed ones over the symbols of the theory, in place of its axioms.
-        part: of the traces, by name; None for all.
+        formulas: closed formulas over the symbols of the theory, in place of its axioms.
+        part: the part of the traces, by name; None for all.
         traces: the numbers of the traces to count, in place of a part.
         resamples: how often to resample traces for the intervals; 0 for no intervals.
-        seed: of these draws.
+        seed: the seed of the resampling.
 
     Raises:
         FotError: a formula is wrong, there are no such traces, or a number is out of range.
@@ -156,7 +157,7 @@ def chosen_traces(
     parts: Mapping[str, tuple[int, ...]],
     part: str | None,
 ) -> ChosenTraces:
-    """The numbers of the traces to count, of so many.
+    """The numbers of the traces to count, out of a total.
 
     Raises:
         DataError: there are no such traces.
@@ -188,7 +189,7 @@ def counted_rule(
     traces: ChosenTraces,
     draws: Draws,
 ) -> Rule:
-    """How a rule does on some traces, by its counts on all."""
+    """The numbers of a rule on some traces, from its counts on all traces."""
     every, uncut = counts
     implies = prefix(axiom.formula).rule is not None
     return Rule(

@@ -1,8 +1,8 @@
 """How far closed formulas move with the degrees that are learned, trace by trace.
 
-A degree belongs to one trace, so the slope of a formula over all traces by it is the slope of its
-trace times that of the aggregate over traces. The former need one trace at a time; the latter, the
-values of all traces and nothing else.
+A degree belongs to one trace. So the slope of a formula over all traces with respect to that degree
+is the slope on its trace times the slope of the aggregate over traces. The former needs one trace
+at a time; the latter needs only the values of all traces.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fotltn.semantics.sparse import SparseTable
 def learnable(
     table: Tensor | SparseTable, traces: int, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor | SparseTable]:
-    """The degrees of a table, to take slopes by, and the table of them; each trace has its own."""
+    """The degrees of a table, for slopes by them, and a table of these; each trace has its own."""
     if isinstance(table, SparseTable):
         index, value = table.index, table.value
         if table.shape[0] == 1 < traces:
@@ -39,14 +39,14 @@ def learnable(
 def trace_slopes(
     value: Tensor, inputs: Mapping[str, tuple[Tensor, Tensor | SparseTable]]
 ) -> dict[str, Tensor]:
-    """By input, the sum of a formula's slopes without signs, of each trace.
+    """The sum of a formula's slopes without signs on each trace, by input.
 
     Args:
-        value: of the formula, by trace.
-        inputs: as `learnable` makes them.
+        value: the values of the formula, by trace.
+        inputs: the inputs, as `learnable` makes them.
 
     Returns:
-        Nothing of inputs that the formula does not depend on.
+        The sums, without inputs that the formula does not depend on.
     """
     if not value.requires_grad:
         return {}

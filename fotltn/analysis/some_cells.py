@@ -1,4 +1,4 @@
-"""Some bindings of a formula that has too many, as cells of their own formula."""
+"""Some bindings of a formula that has too many, as the cells of another formula."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def some_cells(cells: Cells, places: ArrayLike) -> Cells:
     with. Shares of errors refer to these bindings.
 
     Args:
-        cells: of the formula.
+        cells: the cells of the formula.
         places: for each binding, its place on each axis.
 
     Raises:

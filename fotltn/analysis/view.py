@@ -116,10 +116,10 @@ class View:
         """Return the view over decisions, as degrees of 1 and 0: predictions count as facts."""
         return replace(self, tables=rounded(self.tables, self.threshold), threshold=None)
 
-    # --- what it comes to ---------------------------------------------------------------------
+    # --- results ------------------------------------------------------------------------------
 
     def cells(self, formula: str | CheckedAxiom | CheckedFormula) -> Cells:
-        """Return the cells of an axiom, also by its name, or of a formula.
+        """Return the cells of an axiom, which may be given by name, or of a formula.
 
         Raises:
             DataError: no axiom has that name.
@@ -184,8 +184,8 @@ class View:
         """Count the axioms, or formulas in their place, one after the other.
 
         Args:
-            formulas: closed ones over the symbols of the theory.
-            part: of the traces, by name; None for all.
+            formulas: closed formulas over the symbols of the theory.
+            part: the part of the traces, by name; None for all.
             traces: the numbers of the traces to count, in place of a part.
             semantics: "crisp" counts cells, whatever the view's semantics; others sum degrees.
             resamples: how often to resample traces for the intervals; 0 for no intervals.
@@ -219,7 +219,7 @@ def stated_view(
         clock: how times map to steps; by default, times are whole numbers from 0.
 
     Raises:
-        FotError: a file is missing or wrong, or a predicate is none that says so.
+        FotError: a file is missing or wrong, or a predicate of presence does not take one entity.
     """
     from fotltn.data import stated
 

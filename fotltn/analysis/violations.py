@@ -195,13 +195,13 @@ def counterexample(cells: Cells) -> Counterexample | None:
 def atoms_at(cells: Cells, cell: Cell, *, crisp: bool = False) -> tuple[AtomValue, ...]:
     """The degrees of the atoms of a body at a cell, in the order in which they are written.
 
-    An atom under X or Y is read that many steps away. One under F, G, U and their like is read at
+    An atom under X or Y is read that many steps away. An atom under F, G, U or the like is read at
     the cell's own time. Atoms of variables that are bound inside are left out.
 
     Args:
-        cells: of the formula.
-        cell: where.
-        crisp: in two-valued logic, as 1 and 0.
+        cells: the cells of the formula.
+        cell: one of these cells.
+        crisp: whether to give truth in two-valued logic, as 1 and 0.
     """
     site = Site(cells, cell)
     atoms = []
@@ -247,12 +247,12 @@ def ranked(
 ) -> tuple[Ranked, ...]:
     """Rank cells of all axioms: violations, then weak cells, by their share of the total error.
 
-    The error of all is the weighted mean of `(1 - value)^p`. An axiom's part in it is shared among
-    its violations as its own error is.
+    The error of all axioms is the weighted mean of `(1 - value)^p`. An axiom's part in it is shared
+    among its violations as its own error is.
 
     Args:
-        by_axiom: of each axiom.
-        weights: of the axioms.
+        by_axiom: the worst cells of each axiom.
+        weights: the weights of the axioms.
         p: the exponent.
     """
     errors = {one.axiom: max(0.0, 1 - one.value) for one in by_axiom}

@@ -1,4 +1,4 @@
-"""A step in blocks of traces, which several processes share; their number does not change a bit.
+"""A step in blocks of traces, which any number of processes share, to the same bits.
 
 The results of a block depend only on its traces: the values of axioms on each trace, and for each
 predicate the sum of the errors of its labelled facts. All processes get these results, and compute

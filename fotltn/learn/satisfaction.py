@@ -65,7 +65,7 @@ class Axioms:
 
     @property
     def settled(self) -> float:
-        """The epoch from which on exponents stay the same."""
+        """The epoch from which exponents stay the same."""
         return max((schedule.end for schedule in self.p.values()), default=-math.inf)
 
     def weights(self, others: Mapping[str, Schedule], epoch: float) -> tuple[float, ...]:
@@ -85,7 +85,7 @@ class Axioms:
 
         Args:
             tables: the tables.
-            epoch: of the schedules.
+            epoch: the epoch of the schedules.
             key: a number for the part of the data, under which plans are kept; None keeps none.
             log: give logarithms; under a semantics in log space these do not underflow.
         """

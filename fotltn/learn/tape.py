@@ -82,7 +82,7 @@ class _Recorder(TorchDispatchMode):
 
 
 def _aliased(told: Any) -> Any:
-    """Return the same with other tensors for the same memory, which no operation turns around."""
+    """Return the same with other tensors over the same memory, which no operation transposes."""
     return mapped(told, lambda t: t.detach() if t.layout is torch.strided else t)
 
 

@@ -85,7 +85,7 @@ def sparse_table(
 
 
 def _twice(cells: Tensor) -> bool:
-    """Whether a number occurs twice; in a row that only rises it does not."""
+    """Whether a number occurs twice; in a strictly rising row, none does."""
     rising = bool((cells[1:] > cells[:-1]).all())
     return not rising and cells.unique().numel() != cells.numel()
 

@@ -1,4 +1,4 @@
-"""The page that compares two: axioms, predicates, and where their predictions differ."""
+"""The page that compares two sides: axioms, predicates, and where predictions differ."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fotltn.web.visit import Visit
 
 
 async def compare(state: WebState, request: Request) -> Response:
-    """Compare two, axiom by axiom and predicate by predicate."""
+    """Compare two sides, axiom by axiom and predicate by predicate."""
     visit = Visit(state, request)
     if len(state.sides) != 2:
         raise RefusedError(
@@ -43,7 +43,7 @@ async def compare(state: WebState, request: Request) -> Response:
 
 
 def _odd(state: WebState) -> list[str]:
-    """Return reasons why numbers of the two are not comparable."""
+    """Return the reasons why numbers of the two sides are not comparable."""
     one, other = (side.view for side in state.sides)
     warnings = []
     if one.semantics != other.semantics:

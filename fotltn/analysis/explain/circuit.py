@@ -233,7 +233,7 @@ class Circuit:
 
 
 def _facts(leaf: BodyLeaf, site: Site) -> tuple[Array, Array, Array]:
-    """The truths of a leaf, and of an atom the places and prices of its facts."""
+    """The truths of a leaf and, for an atom, the places and prices of its facts."""
     value, truth, places = site.leaves[leaf]
     static = leaf.predicate is None or site.cells.tables.table(leaf.predicate).shape[-1] == 1
     limit = None if leaf.predicate is None else site.cells.threshold_of(leaf.predicate)

@@ -44,8 +44,8 @@ class Explanation(Record):
     """Why a rule has its value at a cell.
 
     Args:
-        cells: of the rule.
-        cell: where.
+        cells: the cells of the rule.
+        cell: one of these cells.
         binding: the names of its entities by variable.
         trace: the name of its trace.
         tree: the formula with the value of every part.
@@ -109,8 +109,8 @@ def why(
     """Explain why a rule has its value at a cell, and what would change it.
 
     Args:
-        cells: of the rule.
-        cell: where.
+        cells: the cells of the rule.
+        cell: one of these cells.
         top: the number of influential facts to return.
         fixed: predicates whose facts must not change; they are neither listed nor flipped.
         changes: facts with other degrees than in the tables; repairs do not flip them.

@@ -199,7 +199,7 @@ class Site:
         return bool(self.truths(fact.predicate, torch.tensor(fact.place, device=self._device)))
 
     def fact(self, atom: c.Atom, inner: Inner, time: int) -> FactPlace:
-        """The fact that an atom is, the axes bound inside being at some places."""
+        """The fact that an atom stands for, with axes bound inside at some places."""
         shape = self.cells.tables.table(atom.predicate).shape[1:]
         numbers = [int(self.term(term, inner, time)) for term in atom.args]
         place = np.ravel_multi_index([*numbers, time if shape[-1] > 1 else 0], tuple(shape))
@@ -224,7 +224,7 @@ class Site:
         return self.degrees(fact.predicate, torch.arange(start, stop, device=self._device))
 
     def term(self, term: c.Term, inner: Inner, time: int) -> float:
-        """What a term is, the axes bound inside being at some places: an entity, or a number."""
+        """The entity or number that a term stands for, with axes bound inside at some places."""
         numbers = self._numbers(term, tuple(inner), time, time)
         at = [n if size > 1 else 0 for n, size in zip(inner.values(), numbers.shape, strict=False)]
         return float(numbers[(*at, 0)])
@@ -261,7 +261,7 @@ class Site:
         return tensor[..., first : last + 1] if tensor.shape[-1] > 1 else tensor
 
     def _numbers(self, term: c.Term, inner: tuple[c.Axis, ...], first: int, last: int) -> Tensor:
-        """The entities (or numbers) that a term is, with axes (`inner` …, time)."""
+        """The entities (or numbers) that a term stands for, with axes (`inner` …, time)."""
         value = evaluate_term(term, self._tables)
         return self._here(value, inner, first, last)
 

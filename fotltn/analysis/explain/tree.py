@@ -42,7 +42,7 @@ class ValueNode(Record):
     Args:
         kind: the kind of the part: `atom`, `and`, `forall`, `until` and so on.
         text: the part as written.
-        ground: of an atom, equality or comparison, with names in place of variables.
+        ground: the text of an atom, equality or comparison, with names in place of variables.
         role: its role in the part above: `if` and `then` of an implication, a `part` of `&` and
             `|`, an `instance` of a quantifier, a `point` in time, the `witness` of an until or a
             point `before` it, or `of` for the only part of its kind.
@@ -306,7 +306,8 @@ def _windows(draft: _Draft, values: Values) -> list[tuple[int, int] | None]:
 def _witnesses(draft: _Draft, node: c.Until, values: Values) -> list[_Draft]:
     """The point that comes nearest to a witness, and the weakest point before it.
 
-    For release and trigger, it is a witness against it: where `right` may fail before `left` came.
+    For release and trigger, it is a witness against the formula: a point at which `right` may fail
+    before `left` came.
     """
     read, window = _windows(draft, values)
     if read is None or window is None:

@@ -41,9 +41,9 @@ class Values:
     def instances(
         self, node: c.Quantifier, inner: Inner, time: int
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Bodies of a quantifier where its guard is true: degrees, truths, and which these are.
+        """The degrees, truths and places of a quantifier's bodies where its guard is true.
 
-        The last has axes (instance, axis of the quantifier).
+        Places have axes (instance, axis of the quantifier).
         """
         sizes = [self.site.cells.tables.size(a) for a in node.axes]
 
@@ -99,7 +99,7 @@ def values_at(site: Site) -> Values:
 
 
 def body_value(site: Site, tables: Tables, semantics: Semantics) -> Tensor:
-    """The value of the body at the cell, one a variant."""
+    """The value of the body at the cell, one for each variant."""
     value = evaluate_core(site.pattern.parts[site.pattern.body], tables, semantics)
     point = site.cell.time - site.first if value.tensor.shape[-1] > 1 else 0
     return value.tensor[..., point].expand(tables.batch)
