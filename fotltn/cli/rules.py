@@ -125,7 +125,7 @@ def rules(
     from fotltn.grounding.clock import clock_of
 
     clock = clock_of(step, origin, timezone)
-    stated = _Stated(facts or [], presence or [], horizon, clock)
+    stated = _FactFiles(facts or [], presence or [], horizon, clock)
     view = _read(path, stated, data or [], theory).under(
         threshold=threshold, end=end, budget=as_bytes(budget)
     )
@@ -155,7 +155,7 @@ def rules(
     _print(lines)
 
 
-class _Stated(NamedTuple):
+class _FactFiles(NamedTuple):
     """The options that only a theory file takes."""
 
     facts: list[Path]
@@ -164,7 +164,9 @@ class _Stated(NamedTuple):
     clock: Clock | None
 
 
-def _read(path: Path, stated: _Stated, data: list[Path], theory: Path | None) -> View | BlockedView:
+def _read(
+    path: Path, stated: _FactFiles, data: list[Path], theory: Path | None
+) -> View | BlockedView:
     """Read the data to count rules on; a model has already warned about its data."""
     from fotltn.analysis.view import stated_view
     from fotltn.logic.check import check

@@ -95,7 +95,7 @@ def unique(
     if _all_differ(keys):
         return rows, tested
     _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
-    places = _Places(sources)
+    places = _FactPlaces(sources)
     clash = np.flatnonzero(rows.value != rows.value[first[inverse]])
     differ = np.zeros(len(first), dtype=bool)
     differ[inverse[clash]] = True
@@ -153,7 +153,7 @@ def _all_differ(keys: Ints) -> bool:
     return bool((ordered[1:] > ordered[:-1]).all())
 
 
-class _Places:
+class _FactPlaces:
     """Finds the place of a row from its position among the rows of all sources."""
 
     def __init__(self, sources: Sequence[SourceRows]) -> None:
@@ -195,7 +195,7 @@ def _contradiction(
     symbol: Symbol,
     rows: Rows,
     pair: tuple[int, int],
-    places: _Places,
+    places: _FactPlaces,
     how: Conflict,
 ) -> None:
     here, there = pair

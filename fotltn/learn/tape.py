@@ -142,7 +142,7 @@ class _Recording:
     made: set[int] = field(default_factory=set)
     moving: set[int] = field(default_factory=set)  # what differs between replays
     renewed: list[Call] = field(default_factory=list)
-    constants: _Constants = field(default_factory=lambda: _Constants())
+    constants: _TapeConstants = field(default_factory=lambda: _TapeConstants())
 
     def __post_init__(self) -> None:
         """Go through the operations in order."""
@@ -208,7 +208,7 @@ class _Recording:
         return needed[::-1]
 
 
-class _Constants:
+class _TapeConstants:
     """Numbers tensors by their content."""
 
     def __init__(self) -> None:

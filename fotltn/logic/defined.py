@@ -71,7 +71,7 @@ class _SidedClause:
 
 
 #: A part of a formula: its number, and the places of its free variables in a head.
-_Part = tuple[int, tuple[int, ...]]
+_SidedPart = tuple[int, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +91,8 @@ class _OneWay:
     atom: c.Atom
     formula: c.Formula
     needed: bool
-    some: frozenset[_Part]
-    all: frozenset[_Part]
+    some: frozenset[_SidedPart]
+    all: frozenset[_SidedPart]
 
     def said_with(self, others: Iterable[_OneWay]) -> list[_SidedClause] | None:
         """Return the clauses by which the formula defines the predicate; None if it does not."""
@@ -297,7 +297,7 @@ class _Forms:
     def __init__(self) -> None:
         self._numbers: dict[tuple[object, ...], int] = {}
 
-    def of(self, formula: c.Formula, head: tuple[c.Axis, ...]) -> _Part:
+    def of(self, formula: c.Formula, head: tuple[c.Axis, ...]) -> _SidedPart:
         """Return the number of a formula, and the places of its free variables in a head."""
         number, free, _ = fold(formula, self._visit)
         return number, tuple(head.index(axis) for axis in free)

@@ -110,41 +110,41 @@ def stuck(formula: c.Formula) -> set[c.Core]:
 Scoped = tuple[tuple[c.Axis, ...], c.Formula]
 
 
-class _Split(NamedTuple):
+class _OuterSplit(NamedTuple):
     """A formula as `∧ᵢ ∀ axesᵢ. partᵢ`, and as `∨ᵢ ∃ axesᵢ. partᵢ`."""
 
     all: list[Scoped]
     some: list[Scoped]
 
 
-def _splits(formula: c.Formula, inside: set[c.Core]) -> dict[c.Core, _Split]:
+def _splits(formula: c.Formula, inside: set[c.Core]) -> dict[c.Core, _OuterSplit]:
     """Return a split of each part of a formula; only stuck parts are really split."""
-    known: dict[c.Core, _Split] = {}
+    known: dict[c.Core, _OuterSplit] = {}
     for node in postorder(formula):
         if isinstance(node, c.Formula):
-            plain = _Split([((), node)], [((), node)])
+            plain = _OuterSplit([((), node)], [((), node)])
             known[node] = _split(node, plain, known) if node in inside else plain
     return known
 
 
-def _split(node: c.Formula, plain: _Split, known: dict[c.Core, _Split]) -> _Split:
+def _split(node: c.Formula, plain: _OuterSplit, known: dict[c.Core, _OuterSplit]) -> _OuterSplit:
     match c.closed(node):
         case c.And(left, right):
             a, b = known[left], known[right]
-            return _bounded(_Split(a.all + b.all, _pairs(a.some, b.some, both)), plain)
+            return _bounded(_OuterSplit(a.all + b.all, _pairs(a.some, b.some, both)), plain)
         case c.Or(left, right):
             a, b = known[left], known[right]
-            return _bounded(_Split(_pairs(a.all, b.all, either), a.some + b.some), plain)
+            return _bounded(_OuterSplit(_pairs(a.all, b.all, either), a.some + b.some), plain)
         case c.Quantifier(universal, axes, _, body):
             inner = known[body].all if universal else known[body].some
             parts = [((*axes, *more), part) for more, part in inner]
-            return _Split(parts, plain.some) if universal else _Split(plain.all, parts)
+            return _OuterSplit(parts, plain.some) if universal else _OuterSplit(plain.all, parts)
         case c.Until(True, left, right, window, past):
             parts = [(axes, until(True, left, p, window, past)) for axes, p in known[right].all]
-            return _Split(parts, plain.some)
+            return _OuterSplit(parts, plain.some)
         case c.Until(_, left, right, window, past):
             parts = [(axes, until(False, left, p, window, past)) for axes, p in known[right].some]
-            return _Split(plain.all, parts)
+            return _OuterSplit(plain.all, parts)
         case c.Shift(arg, steps, past, weak):
             # X a = X true ∧ WX a, and WX a = WX false ∨ X a: these move ∀ and ∃ out of either.
             every: list[Scoped] = [(x, c.Shift(p, steps, past, True)) for x, p in known[arg].all]
@@ -153,7 +153,7 @@ def _split(node: c.Formula, plain: _Split, known: dict[c.Core, _Split]) -> _Spli
                 some = [((), c.Shift(FALSE, steps, past, True)), *some]
             else:
                 every = [((), c.Shift(TRUE, steps, past, False)), *every]
-            return _Split(every, some)
+            return _OuterSplit(every, some)
         case (
             c.Truth() | c.Edge() | c.Atom() | c.Equal() | c.Compare() | c.Not() | c.Implies()
             | c.Aggregate()
@@ -163,8 +163,8 @@ def _split(node: c.Formula, plain: _Split, known: dict[c.Core, _Split]) -> _Spli
             assert_never(never)
 
 
-def _bounded(split: _Split, plain: _Split) -> _Split:
-    return _Split(
+def _bounded(split: _OuterSplit, plain: _OuterSplit) -> _OuterSplit:
+    return _OuterSplit(
         split.all if len(split.all) <= _MOST_PARTS else plain.all,
         split.some if len(split.some) <= _MOST_PARTS else plain.some,
     )
@@ -219,7 +219,7 @@ def universal_parts(formula: c.Formula, taken: set[c.Axis]) -> list[Scoped] | No
     return parts
 
 
-def _pulled(split: _Split, leaf: Callable[[c.Formula], c.Formula]) -> c.Formula | None:
+def _pulled(split: _OuterSplit, leaf: Callable[[c.Formula], c.Formula]) -> c.Formula | None:
     for universal, parts in ((True, split.all), (False, split.some)):
         if not any(stuck(part) for _, part in parts):
             trees = [

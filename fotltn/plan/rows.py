@@ -25,7 +25,7 @@ _NONE: Axes = frozenset()
 
 
 @dataclass(slots=True, eq=False)
-class _Memory:
+class _PeakMemory:
     live: int = 0
     peak: int = 0
 
@@ -39,7 +39,7 @@ class _Block:
 
     __slots__ = ("memory", "number")
 
-    def __init__(self, memory: _Memory, number: int) -> None:
+    def __init__(self, memory: _PeakMemory, number: int) -> None:
         self.memory, self.number = memory, number
         memory.live += number
         memory.passing(0)
@@ -121,7 +121,7 @@ def row_cost(formula: c.Formula, sizes: Sizes, *, static: Collection[str] = ()) 
 class _RowCosts:
     def __init__(self, sizes: Sizes, static: frozenset[str]) -> None:
         self.sizes, self.static = sizes, static
-        self.memory, self.work = _Memory(), Counter[Kind]()
+        self.memory, self.work = _PeakMemory(), Counter[Kind]()
 
     # --- numbers ------------------------------------------------------------------------------
 

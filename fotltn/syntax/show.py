@@ -46,7 +46,7 @@ _LEVELS: dict[type[f.Syntax], int] = {
     f.Unary: _PREFIX,
 }  # fmt: skip
 
-_Piece = str | tuple[f.Syntax, int]
+_TextPiece = str | tuple[f.Syntax, int]
 
 
 def show(node: f.Syntax, style: Style = "ascii") -> str:
@@ -66,7 +66,7 @@ def show(node: f.Syntax, style: Style = "ascii") -> str:
     if style not in STYLES:
         raise ValueError(f"unknown style {style!r}; expected one of {', '.join(STYLES)}")
     out: list[str] = []
-    stack: list[_Piece] = [(node, _QUANTIFIED)]
+    stack: list[_TextPiece] = [(node, _QUANTIFIED)]
     while stack:
         piece = stack.pop()
         if isinstance(piece, str):
@@ -80,7 +80,7 @@ def show(node: f.Syntax, style: Style = "ascii") -> str:
     return "".join(out)
 
 
-def _expand(node: f.AnySyntax, style: Style) -> list[_Piece]:
+def _expand(node: f.AnySyntax, style: Style) -> list[_TextPiece]:
     """Split one node into text and smaller nodes."""
     sign = _SIGNS[style]
     match node:
@@ -131,19 +131,19 @@ def _space(style: Style) -> str:
     return r"\," if style == "latex" else " "
 
 
-def _arguments(args: tuple[f.Term, ...], comma: str) -> list[_Piece]:
+def _arguments(args: tuple[f.Term, ...], comma: str) -> list[_TextPiece]:
     if not args:
         return []
-    pieces: list[_Piece] = ["("]
+    pieces: list[_TextPiece] = ["("]
     for index, arg in enumerate(args):
         pieces += [comma, (arg, 0)] if index else [(arg, 0)]
     return [*pieces, ")"]
 
 
-def _quantified(kind: str, node: f.Quantified, style: Style) -> list[_Piece]:
+def _quantified(kind: str, node: f.Quantified, style: Style) -> list[_TextPiece]:
     sign = _SIGNS[style]
     names = sign["comma"].join(_binding(b, style) for b in node.binders)
-    where: list[_Piece] = [] if node.guard is None else [sign["where"], (node.guard, _IFF)]
+    where: list[_TextPiece] = [] if node.guard is None else [sign["where"], (node.guard, _IFF)]
     return [sign[kind], names, *where, sign["dot"], (node.body, _QUANTIFIED)]
 
 
