@@ -83,7 +83,8 @@ def count(cells: Cells, *, crisp: bool = True) -> tuple[Counts, Counts | None]:
     """Count all cells, and the cells from which the consequent looks only at points of the trace.
 
     The latter are None if the consequent looks as far as the trace goes. The base rate is over the
-    variables of the consequent, and over guards about no other variables.
+    variables of the consequent, where entities are present whenever the rule uses them, and over
+    guards about no other variables.
 
     Args:
         cells: the cells of the rule.
@@ -117,7 +118,7 @@ def _count(cells: Cells, crisp: bool, part: BindingPart = WHOLE) -> tuple[Counts
         formulas["unlabelled"] = body.between
         formulas["support_unlabelled"] = c.And(sure, then.between)
         base["base_unlabelled"] = then.between
-    alone = _about(cells.prefix, consequent, tuple(a for a in cells.axes if a in free))
+    alone = _about(cells.prefix, cells.body, tuple(a for a in cells.axes if a in free))
     apart = replace(cells, free=tuple(a for a in cells.free if a in free))
     every, uncut = _Sums(cells), _Sums(cells, ahead or 0)
     if crisp and (marked := _by_rows(cells, formulas, cells.prefix, cells.axes, part)) is not None:

@@ -117,8 +117,8 @@ def rules(
     """Yield for each rule how well its antecedent predicts its consequent.
 
     A cell counts where each entity of its binding is present at the times at which it is used.
-    For the base rate, only the entities of the consequent matter, and only the parts of guards that
-    are about no others.
+    The base rate is over the entities of the consequent alone, where they are present whenever the
+    rule uses them, and over the parts of guards that are about no others.
 
     Under a crisp semantics, cells are counted. Under a semantics of degrees, degrees are summed:
     the degree to which both sides hold is that of `if & then`, and all ends of traces are final, so

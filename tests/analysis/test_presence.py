@@ -355,7 +355,7 @@ def test_cells_and_base_rates_against_brute_force(seed, end, monkeypatch):
         """The cells of layers, those of them that count, and a formula's truth: None if open."""
         axes = tuple(a for n in layers if isinstance(n, c.Quantifier) for a in n.axes)
         asked: Uses = {}
-        for variable, span in uses(body, tables):
+        for variable, span in uses(cells.body, tables):
             asked.setdefault(variable, set()).add(span)
         every = list(cell_weights(layers, cells.boolean))
         counted = [cell for cell in every if counts_at(cell, axes, asked, tables)]

@@ -157,16 +157,13 @@ def test_one_kind_whose_base_rate_is_where_it_is_present(seed, end):
     def decided(b, y, t):
         return end == "final" or t + 2 < LENGTHS[b] or ends(b, y, t)
 
-    def seen(b, y, t):
-        return any(scene.here[b, y, s] for s in range(t, min(t + 3, LENGTHS[b])))
-
     for strength, ahead in ((found.overall, 0), (found.uncut, 2)):
         every = [(b, y, t) for b, t in times(ahead) for y in range(PEDS) if scene.known[b, y]]
         cells = [cell for cell in every if scene.here[cell]]  # the antecedent asks about now
         support, held = sums((scene.cross[c], ends(*c)) for c in cells if decided(*c))
         assert strength.support == support
         assert strength.confidence.value == pytest.approx(held / support)
-        base = share(ends(*c) for c in every if seen(*c) and decided(*c))  # about the window
+        base = share(ends(*c) for c in cells if decided(*c))
         assert strength.base_rate.value == pytest.approx(base)
         if ahead == 0:
             assert found.absent == len(every) - len(cells)

@@ -31,7 +31,6 @@ class Ahead(NamedTuple):
         could: whether that may still become true, where it is not.
         plane: the windows in which the rule uses the plane.
         airport: those in which it uses the airport; none if it has none.
-        then: the window in which the consequent uses either.
         pairs: whether the consequent speaks of plane and airport, and not of the plane alone.
     """
 
@@ -41,7 +40,6 @@ class Ahead(NamedTuple):
     could: Truth
     plane: list[Window]
     airport: list[Window]
-    then: Window
     pairs: bool = False
 
 
@@ -109,15 +107,15 @@ def _rules(h: Hours) -> Iterator[tuple[str, Ahead]]:
     departs = h.some("Departed", NOW, 2)
     late_in, day = h.some("LateIn", (0, 8)), h.some("Departed", (1, 24), 2)
     again = h.some("Departed", (1, EVER), 2)
-    yield "R1", Ahead(alone, late, late_in, h.cut(8), [NOW, (0, 8)], [], (0, 8))
-    yield "R2", Ahead(with_hubs, jammed, flies, h.cut(1), [(1, 1)], [NOW], (1, 1))
+    yield "R1", Ahead(alone, late, late_in, h.cut(8), [NOW, (0, 8)], [])
+    yield "R2", Ahead(with_hubs, jammed, flies, h.cut(1), [(1, 1)], [NOW])
     both = [NOW, (1, 24)]
-    yield "R3", Ahead(h.pairs, departs, day, h.cut(24), both, both, (1, 24), pairs=True)
-    yield "R6", Ahead(alone, late, h.until, h.still_flying, [NOW, (0, EVER)], [], (0, EVER))
-    yield "R8", Ahead(alone, takes_off, flies, h.cut(1), [NOW, (-1, -1), (1, 1)], [], (1, 1))
-    yield "R10", Ahead(with_hubs, departs, h.landed, h.cut(12), [NOW, (0, 12)], [NOW], (0, 12))
+    yield "R3", Ahead(h.pairs, departs, day, h.cut(24), both, both, pairs=True)
+    yield "R6", Ahead(alone, late, h.until, h.still_flying, [NOW, (0, EVER)], [])
+    yield "R8", Ahead(alone, takes_off, flies, h.cut(1), [NOW, (-1, -1), (1, 1)], [])
+    yield "R10", Ahead(with_hubs, departs, h.landed, h.cut(12), [NOW, (0, 12)], [NOW])
     both = [NOW, (1, EVER)]
-    yield "R12", Ahead(h.pairs, departs, again, h.cut(EVER), both, both, (1, EVER), pairs=True)
+    yield "R12", Ahead(h.pairs, departs, again, h.cut(EVER), both, both, pairs=True)
 
 
 def undecided(file: Path, horizon: int, *, presence: bool) -> dict[str, tuple[int, int]]:
@@ -129,8 +127,8 @@ def undecided(file: Path, horizon: int, *, presence: bool) -> dict[str, tuple[in
         return airport and h.there("Active", b[0], t, rule.plane)
 
     def base_present(rule: Ahead, b: Binding, t: int) -> bool:
-        airport = not rule.pairs or h.there("Open", b[1], t, [rule.then])
-        return airport and h.there("Active", b[0], t, [rule.then])
+        airport = not rule.pairs or h.there("Open", b[1], t, rule.airport)
+        return airport and h.there("Active", b[0], t, rule.plane)
 
     counts = {}
     for name, rule in _rules(h):

@@ -165,8 +165,7 @@ def rules(f: Facts) -> Iterator[tuple[str, int | None, list[Part], Part]]:
     every = f.late | True
 
     then = some(f.late_in, 0, 8)
-    yield "R1", 8, *_one(f.late, then, every, f.there(f.active, now, (0, 8)),
-                         f.there(f.active, (0, 8)))  # fmt: skip
+    yield "R1", 8, *_one(f.late, then, every, f.there(f.active, now, (0, 8)))
 
     then = shifted(f.flying, 1)
     base = f.there(f.active, (1, 1))
@@ -178,11 +177,11 @@ def rules(f: Facts) -> Iterator[tuple[str, int | None, list[Part], Part]]:
 
     departed = f.of_pairs("Departed")
     yield "R3", 24, *_one(departed, some(departed, 1, 24), departed | True,
-                          f.pair_there(now, (1, 24)), f.pair_there((1, 24)))  # fmt: skip
+                          f.pair_there(now, (1, 24)))  # fmt: skip
 
     window = (-12, 0)
     yield "R4", 0, *_one(f.late_in, some(f.late, -12, 0), every,
-                         f.there(f.active, now, window), f.there(f.active, window))  # fmt: skip
+                         f.there(f.active, now, window))  # fmt: skip
 
     base = f.there(f.active, now)
     parts = [
@@ -193,42 +192,40 @@ def rules(f: Facts) -> Iterator[tuple[str, int | None, list[Part], Part]]:
     yield "R5", 0, parts, Part(every, base, every, f.late)
 
     yield "R6", None, *_one(f.late, until(f.flying, f.late_in), every,
-                            f.there(f.active, now, (0, None)),
-                            f.there(f.active, (0, None)))  # fmt: skip
+                            f.there(f.active, now, (0, None)))  # fmt: skip
 
     yield "R7", 0, *_one(f.late_in, since(f.flying, f.late, 12), every,
-                         f.there(f.active, now, window), f.there(f.active, window))  # fmt: skip
+                         f.there(f.active, now, window))  # fmt: skip
 
     yield "R8", 1, *_one(f.flying & shifted(~f.flying, -1), shifted(f.flying, 1), every,
-                         f.there(f.active, now, (-1, -1), (1, 1)),
-                         f.there(f.active, (1, 1)))  # fmt: skip
+                         f.there(f.active, now, (-1, -1), (1, 1)))  # fmt: skip
 
     jammed, opened = f.jammed[f.hubs], f.open[f.hubs]
     yield "R9", 1, *_one(jammed, shifted(jammed, 1, outside=True), opened,
-                         f.there(opened, now, (1, 1)), f.there(opened, (1, 1)))  # fmt: skip
+                         f.there(opened, now, (1, 1)))  # fmt: skip
 
-    then, base = some(f.anywhere("Landed"), 0, 12), f.there(f.active, (0, 12))
+    then = some(f.anywhere("Landed"), 0, 12)
     used = f.there(f.active, now, (0, 12))
     parts = [
         Part(every, used & beside(f.there(f.open, now)[a], used), f.at("Departed", a), then)
         for a in f.hubs
     ]
-    yield "R10", 12, parts, Part(every, base, every, then)
+    yield "R10", 12, parts, Part(every, used, every, then)
 
     late, active, window = f.late[f.large], f.active[f.large], (-24, -1)
     yield "R11", 0, *_one(late, ~some(late, -24, -1), late | True,
-                          f.there(active, now, window), f.there(active, window))  # fmt: skip
+                          f.there(active, now, window))  # fmt: skip
 
     later = shifted(ever(departed), 1)
     yield "R12", None, *_one(departed, later, departed | True,
-                             f.pair_there(now, (1, None)), f.pair_there((1, None)))  # fmt: skip
+                             f.pair_there(now, (1, None)))  # fmt: skip
 
 
 def _one(
-    antecedent: Frame, consequent: Frame, cells: Frame, present: Frame, base: Frame
+    antecedent: Frame, consequent: Frame, cells: Frame, present: Frame
 ) -> tuple[list[Part], Part]:
     """A rule whose consequent has all of its variables."""
-    return [Part(cells, present, antecedent, consequent)], Part(cells, base, cells, consequent)
+    return [Part(cells, present, antecedent, consequent)], Part(cells, present, cells, consequent)
 
 
 def count(table: Frame, horizon: int, *, presence: bool) -> dict[str, dict[str, Any]]:

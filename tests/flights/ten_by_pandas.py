@@ -47,22 +47,20 @@ class Pairs(Facts):
         return first & self.by_airport(self.there(self.open, *airports))
 
     def one(
-        self, antecedent: Frame, consequent: Frame, used: tuple[list[Window], list[Window]],
-        base: tuple[list[Window], list[Window]],
-    ) -> tuple[list[Part], Part]:  # fmt: skip
-        """A rule about one pair, with windows of plane and airport: of all, of the end alone."""
-        present = self.both(*used)
+        self, antecedent: Frame, consequent: Frame, planes: list[Window], airports: list[Window]
+    ) -> tuple[list[Part], Part]:
+        """A rule about one pair, with the windows in which plane and airport are used."""
+        present = self.both(planes, airports)
         return (
             [Part(self.every, present, antecedent, consequent)],
-            Part(self.every, self.both(*base), self.every, consequent),
+            Part(self.every, present, self.every, consequent),
         )
 
     def alike(
         self, antecedent: Frame, consequent: Frame, window: Window
     ) -> tuple[list[Part], Part]:
         """The same where both are used now, and in the window of the consequent."""
-        used = [NOW, window]
-        return self.one(antecedent, consequent, (used, used), ([window], [window]))
+        return self.one(antecedent, consequent, [NOW, window], [NOW, window])
 
 
 def ten(f: Pairs) -> Iterator[tuple[str, int | None, list[Part], Part]]:
@@ -81,8 +79,7 @@ def ten(f: Pairs) -> Iterator[tuple[str, int | None, list[Part], Part]]:
     leaves = f.by_plane(f.anywhere("Departed")) & f.by_airport(f.open)
     yield "T9", 0, *f.alike(leaves, ~landed, NOW)
     then = f.by_airport(f.jammed) | f.by_plane(some(f.late, 0, 3))
-    used: tuple[list[Window], list[Window]] = ([(1, 1), (0, 3)], [(1, 1), NOW])
-    yield "T10", 3, *f.one(shifted(departed, 1), then, used, ([(0, 3)], [NOW]))
+    yield "T10", 3, *f.one(shifted(departed, 1), then, [(1, 1), (0, 3)], [(1, 1), NOW])
 
 
 def _chained(f: Pairs) -> tuple[list[Part], Part]:
@@ -94,7 +91,7 @@ def _chained(f: Pairs) -> tuple[list[Part], Part]:
         here = f.there(f.open, NOW)[[airport] * len(f.pairs)].to_numpy()
         left = f.by_plane(f.at("Departed", airport))
         parts.append(Part(f.every, present & here, left & soon, then))
-    return parts, Part(f.every, f.both([(0, 24)], [(0, 24)]), f.every, then)
+    return parts, Part(f.every, present, f.every, then)
 
 
 def count(table: Frame, horizon: int, *, presence: bool) -> dict[str, dict[str, Any]]:

@@ -76,14 +76,10 @@ class Rows:
             if self.ped.get((*key[:2], key[2] - 1), {}).get("OnSidewalk") == "True"
         ]
 
-    def within(self, reach: int) -> list[tuple[str, str, int]]:
-        """Where somebody is in view, or was so many steps before."""
-        people = {key[:2] for key in self.ped}
+    def in_view(self) -> list[tuple[str, str, int]]:
+        """Where somebody is in view, and was the step before, if there is one."""
         return [
-            (clip, ped, t)
-            for clip, ped in people
-            for t in range(self.length[clip])
-            if any((clip, ped, s) in self.ped for s in range(max(0, t - reach), t + 1))
+            (clip, ped, t) for clip, ped, t in self.ped if t == 0 or (clip, ped, t - 1) in self.ped
         ]
 
     def looked(self, clip: str, ped: str, t: int, reach: int) -> bool:
@@ -130,7 +126,7 @@ def test_rules_are_what_loops_over_the_rows_find(folder):
         assert rule.support == len(starts)
         share = sum(rows.looked(*s, reach) for s in starts) / len(starts)
         assert rule.confidence.value == pytest.approx(share)
-        there = rows.within(reach)
+        there = rows.in_view()
         base = sum(rows.looked(*c, reach) for c in there) / len(there)
         assert rule.base_rate.value == pytest.approx(base)
 

@@ -186,7 +186,7 @@ def test_all_rules_with_presence_and_without(folder, presence, end):
                 assert strength.base_rate.value is None
                 continue
             about = clips.cells(with_ped=rule.then_uses is not None, first=False, ahead=ahead)
-            about = [cell for cell in about if there(cell, rule.then_uses or ())]
+            about = [cell for cell in about if rule.then_uses is None or there(cell, uses or ())]
             about = [cell for cell in about if decided(cell)]
             base = share(about, rule.consequent)
             assert strength.base_rate.value == pytest.approx(base), found.name
