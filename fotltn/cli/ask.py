@@ -27,6 +27,7 @@ from fotltn.errors import Diagnostic, warning
 from fotltn.semantics.config import check_threshold, named, semantics_of
 
 if TYPE_CHECKING:
+    from fotltn.analysis.ask import Answer
     from fotltn.evaluation import Time
     from fotltn.posterior.posterior import Posterior
 
@@ -117,10 +118,21 @@ def ask(
             }
         )
         return
+    warn(_entities_as_variables(answer))
     if condition is not None:
         warn(_few(answer.worlds, asked.posterior))
     times = None if order is not Order.NAME else answer.times
     show_values(rows, times, several=several, digits=digits)
+
+
+def _entities_as_variables(answer: Answer) -> Iterator[Diagnostic]:
+    """Return a warning for each free variable that is called like an entity."""
+    for axis in answer.axes:
+        if axis.sort and axis.name in answer.names.entities.get(axis.sort, ()):
+            yield warning(
+                f"'{axis.name}' is a variable here, and also the name of an entity",
+                hint=f'for the entity, write "{axis.name}" with double quotes',
+            )
 
 
 def _few(worlds: tuple[int, ...], posterior: Posterior | None) -> Iterator[Diagnostic]:

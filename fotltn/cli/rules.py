@@ -42,6 +42,10 @@ _LEGEND = (
     "the numbers without it."
 )
 _UNDECIDED = "Undecided: cells that fail only because their trace ends; they count nowhere else."
+_ABSENT = (
+    "Absent: cells with an entity that is not present when the rule uses it; they count nowhere "
+    "else."
+)
 _UNLABELLED = (
     "Unlabelled: cells that facts without a label could make true or false; they count nowhere "
     "else."
@@ -219,7 +223,9 @@ def _print(lines: list[Rule]) -> None:
     heads = ["rule", "traces", "support", "confidence", "base", "lift"]
     loose = any(line.undecided for line in lines)
     gaps = any(line.unlabelled for line in lines)
+    away = any(line.absent for line in lines)
     heads += [*(["undecided"] if loose else []), *(["unlabelled"] if gaps else [])]
+    heads += ["absent"] if away else []
     heads += ["cut", "uncut", "its lift"]
     table = grid(*heads, left=["rule"], fold=["rule"])
     for line in lines:
@@ -228,7 +234,8 @@ def _print(lines: list[Rule]) -> None:
             table, line.name, count(every.traces), amount(every.support),
             _interval(every.confidence), number(every.base_rate.value), _interval(every.lift, 2),
             *([count(line.undecided)] if loose else []),
-            *([count(line.unlabelled)] if gaps else []), amount(line.cut),
+            *([count(line.unlabelled)] if gaps else []),
+            *([count(line.absent)] if away else []), amount(line.cut),
             number(None if uncut is None else uncut.confidence.value),
             number(None if uncut is None else uncut.lift.value, 2),
         )  # fmt: skip
@@ -238,6 +245,7 @@ def _print(lines: list[Rule]) -> None:
         _LEGEND,
         *([_UNDECIDED] if loose else []),
         *([_UNLABELLED] if gaps else []),
+        *([_ABSENT] if away else []),
         *([] if all(line.implication for line in lines) else [_WHOLE]),
     )
 

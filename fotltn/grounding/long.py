@@ -55,7 +55,8 @@ def collect_long(collector: Collector, place: TablePlace, raw: pa.Table) -> None
         name = names[code].as_py()
         if name not in known:
             hint = name_hint(name, known, "declared:")
-            many = f" (and {len(rows) - 1} more rows)" if len(rows) > 1 else ""
+            more = f"{len(rows) - 1} more row{'s' if len(rows) > 2 else ''}"
+            many = f" (and {more})" if len(rows) > 1 else ""
             collector.complain(place, int(rows[0]), f"unknown predicate '{name}'{many}", hint)
             continue
         source = read_symbol(collector, name, place, _taken(table, rows), rows, arguments)

@@ -205,12 +205,17 @@ def _load(folder: Path, kind: str) -> Stored:
     if folder.is_symlink():
         raise DataError(f"cannot read {folder}: it is a link, not a folder")
     if not folder.is_dir():
-        raise DataError(f"cannot read {folder}: it is a file, not a folder")
+        hint = "read a theory with fotltn eval or fotltn rules, and --facts"
+        raise DataError(
+            f"cannot read {folder}: it is a file, not a folder",
+            hint=hint if folder.suffix == ".fot" else None,
+        )
     names = set(os.listdir(folder))
     if MANIFEST not in names:
         raise DataError(
             f"cannot read {folder}: it has no {MANIFEST}, so fotltn did not write it, or not all "
-            "of it"
+            "of it",
+            hint=f"did you mean {inner}?" if (inner := folder / "model").is_dir() else None,
         )
     there, files = _manifest(folder)
     if there != kind:

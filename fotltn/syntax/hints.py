@@ -118,6 +118,8 @@ def hint_for(text: str, start: int, end: int, expected: set[str]) -> str | None:
     if operator is not None and re.match(r"\s*\(", text[end:]):
         return f"{word} is the operator '{operator.value.words}'; choose another name"
     before = text[:start].rstrip()
+    if re.search(r"(^|[^\w.])P$", before) and "AND" in expected:
+        return "P is no operator: 'once before' is O"
     if word in ("<", "<=", ">", ">=") and before.endswith(tuple(op.ascii for op in STRICT)):
         return "bounds go in square brackets: F[<=3], G[1,4]"
     if word in STATEMENTS and start == 0:

@@ -227,6 +227,25 @@ def test_query_in_several_traces(call):
     assert rows(call("ask", "runs", "Stop(x)").out)[0] == ["formula", "trace", "x", "t=0"]
 
 
+def test_a_variable_called_like_an_entity_is_pointed_out(call):
+    status, out, err = call("ask", "scene", "Stop(c1)")
+    assert status == 0
+    assert len(rows(out)) > 2  # a row for each car
+    assert err.splitlines() == [
+        "warning: 'c1' is a variable here, and also the name of an entity",
+        '      = for the entity, write "c1" with double quotes',
+    ]
+    assert call("ask", "scene", 'Stop("c1")').err == ""
+
+
+def test_projects_and_theories_in_place_of_models_are_recognised(call, tmp_path):
+    with pytest.raises(fotltn.DataError, match=r"no manifest.json.*\n.*did you mean scene.model\?"):
+        load_model("scene")
+    (tmp_path / "rules.fot").touch()
+    told = call("violations", tmp_path / "rules.fot").err
+    assert told.endswith("= read a theory with fotltn eval or fotltn rules, and --facts\n")
+
+
 # --- violations -------------------------------------------------------------------------------
 
 

@@ -41,6 +41,7 @@ SLIPS: list[tuple[str, str, str, str, str | None]] = [
     ("a implies b", "1:3", "implies", f"found 'implies', {OPERATOR}", "implication is ->"),
     ("a iff b", "1:3", "iff", f"found 'iff', {OPERATOR}", "equivalence is <->"),
     ("next a", "1:6", "a", f"found 'a', {OPERATOR}", "next is X, weak next is WX"),
+    ("P a", "1:3", "a", f"found 'a', {OPERATOR}", "P is no operator: 'once before' is O"),
     ("a /\\ b", "1:3", "/", "found the character '/', expected", "conjunction is &"),
     ("a \\/ b", "1:3", "\\", "found the character '\\\\', expected", "disjunction is |"),
     # quantifiers
