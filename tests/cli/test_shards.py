@@ -352,10 +352,13 @@ def test_commands_say_the_same_whatever_the_number_of_shards(trained, monkeypatc
 def test_one_process_writes_what_all_predict(trained, monkeypatch):
     monkeypatch.chdir(trained)
     assert run("fotltn", "predict", "p", "-o", "alone.csv")[0] == 0
+    assert run("fotltn", "predict", "p", "-o", "one.csv", "--shards", 1)[0] == 0
     launcher = ("torch.distributed.run", "--standalone", "--nproc-per-node", 2)
     status, out, err = run(*launcher, "-m", "fotltn", "predict", "p", "-o", "both.csv")
     assert (status, out.count("rows")) == (0, 1), err
-    assert Path("both.csv").read_bytes() == Path("alone.csv").read_bytes()
+    assert Path("both.csv").read_bytes() == Path("one.csv").read_bytes()
+    shared, alone = (_rounded(Path(n).read_text("utf-8")) for n in ("both.csv", "alone.csv"))
+    assert shared == alone
 
 
 @pytest.mark.slow
