@@ -17,7 +17,7 @@ the second is one kernel for each diagonal.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -109,10 +109,10 @@ def values(left: Tensor, right: Tensor, counts: Tensor, m: Means, inside: Tensor
         _add_powers(sums, reached, m.q, inside)
     for distance in range(1, m.high + 1):
         near = len(x) - distance
-        mean[:near].lerp_(x[distance - 1 : -1], 1 / distance)
+        means = mean[:near].lerp_(x[distance - 1 : -1], 1 / distance)
         if distance >= m.low:
-            _reach(mean[:near], r[distance:], m, reached[:near])
-            _add_powers(sums[:near], reached[:near], m.q, _from(inside, distance))
+            degrees = _reach(means, r[distance:], m, reached[:near])
+            _add_powers(sums[:near], degrees, m.q, None if inside is None else inside[distance:])
     return _root(sums.div_(counts), m.q)
 
 
@@ -122,20 +122,27 @@ def gradients(
     """Compute the gradients of both sides from that of the mean of powers at every point."""
     x, r = _sides(left, right, m)
     grad = grad * (m.q / counts)
-    by_x, by_r = torch.zeros_like(x), torch.zeros_like(r)
     carried = torch.zeros_like(x)  # the gradient of the running sum at each point
-    pulled = not m.epsilon and not x.is_cuda  # powers of r are factors of all terms of a sum
-    factor = _power(r, m.q) if pulled else r
     scratch = [] if x.is_cuda else [torch.empty_like(x) for _ in range(3)]
-    for distance, mean in _backwards(x, torch.zeros_like(x), 0, m.high, {}):
-        if distance < max(1, m.low):
+    pulled = not m.epsilon and not x.is_cuda  # powers of r are factors of all terms of a sum
+    # Points beyond the end, which count for nothing: the diagonals of a block are equally long.
+    beyond = x.new_zeros(_few(x), x.shape[1])
+    terms, factor = (torch.cat([u, beyond]) for u in (x, _power(r, m.q) if pulled else r))
+    there = None if inside is None else torch.cat([inside, beyond])
+    by_term, by_factor = torch.zeros_like(terms), torch.zeros_like(terms)
+    for start, means in _backwards(terms, len(x), torch.zeros_like(terms), 0, m.high, {}):
+        if start + len(means) <= m.low:
             break
-        near = len(x) - distance
-        _add_gradients(
-            mean, factor[distance:], grad[:near], carried[:near], by_r[distance:], distance, m,
-            _from(inside, distance), [u[:near] for u in scratch],
-        )  # fmt: skip
-        by_x[distance - 1 : -1].add_(carried[:near])
+        near = len(x) - start
+        some = grad[:near], carried[:near], [u[:near] for u in scratch]
+        for distance in range(start + len(means) - 1, max(start, m.low, 1) - 1, -1):
+            ahead = slice(distance, distance + near)
+            _add_gradients(
+                means[distance - start], factor[ahead], by_factor[ahead], *some, distance, m,
+                None if there is None else there[ahead],
+            )  # fmt: skip
+            by_term[distance - 1 : distance - 1 + near].add_(some[1])
+    by_x, by_r = by_term[: len(x)], by_factor[: len(x)]
     if pulled:
         by_r.mul_(_power(r, m.q - 1))
     for distance in range(min(m.low, m.high + 1) - 1, 0, -1):  # closer than any witness
@@ -156,69 +163,76 @@ def _sides(left: Tensor, right: Tensor, m: Means) -> tuple[Tensor, Tensor]:
     return x, (keep * (keep * right + m.epsilon) if m.epsilon else right)
 
 
-def _from(inside: Tensor | None, distance: int) -> Tensor | None:
-    return None if inside is None else inside[distance:]
+def _few(x: Tensor) -> int:
+    """Return how many diagonals of running means to store at once, at each scale."""
+    return math.isqrt(len(x)) + 1 if x.is_cuda else STORED_ON_CPU
 
 
 def _backwards(
-    x: Tensor, first: Tensor, start: int, stop: int, levels: dict[int, Tensor]
-) -> Iterator[tuple[int, Tensor]]:
-    """Yield the running means from far pairs to near ones, each computed as in the forward pass.
+    x: Tensor, horizon: int, first: Tensor, start: int, stop: int, levels: dict[int, Tensor]
+) -> Iterator[tuple[int, Sequence[Tensor]]]:
+    """Yield the running means of blocks of diagonals, far pairs first.
 
-    The means at some distances are stored; those in between are recomputed from there, in the
-    same way. On a GPU these are sums.
+    Each mean is computed as in the forward pass. The means at some distances are stored; those in
+    between are recomputed from there, in the same way. On a GPU these are sums.
 
     Args:
-        x: the terms.
+        x: the terms, and zeros after the last one.
+        horizon: the number of terms.
         first: the means at the smallest distance.
         start: the smallest distance.
         stop: the largest distance.
         levels: memory for means, by the difference of their distances.
+
+    Yields:
+        The smallest distance of a block, and the means at each of its distances.
     """
-    few = math.isqrt(len(x)) + 1 if x.is_cuda else STORED_ON_CPU
-    stride = 1
+    few, stride = _few(x[:horizon]), 1
     while stride * few <= stop - start:
         stride *= few
     count = (stop - start) // stride + 1
     if stride not in levels:
         levels[stride] = x.new_empty(few if levels else count, *x.shape)
     means = levels[stride][:count]
-    _store_running(means, x, first, start, stop, stride)
-    for number in range(count - 1, -1, -1):
-        near = start + number * stride
-        if stride == 1:
-            yield near, means[number][: len(x) - near]
-        else:
-            yield from _backwards(x, means[number], near, min(stop, near + stride - 1), levels)
-
-
-def _store_running(
-    means: Tensor, x: Tensor, first: Tensor, start: int, stop: int, stride: int
-) -> None:
-    """Compute the running means at every `stride`-th distance, starting from `first`."""
     if x.is_cuda:
         from fotltn.kernels.gpu import diagonals as gpu
 
         gpu.running(means, x, first, start, stop, stride)
+    else:
+        _store_means(means, x, horizon, first, start, stride)
+    if stride == 1:
+        yield start, means[:, : horizon - start].unbind()
         return
+    for number in range(count - 1, -1, -1):
+        near = start + number * stride
+        yield from _backwards(x, horizon, means[number], near, min(stop, near + stride - 1), levels)
+
+
+def _store_means(
+    means: Tensor, x: Tensor, horizon: int, first: Tensor, start: int, stride: int
+) -> None:
+    """Compute the running means at every `stride`-th distance, starting from `first`."""
     means[0].copy_(first)
+    few = _few(x)
     for number in range(1, len(means)):
-        before, after = means[number - 1], means[number]
-        for distance in range(start + (number - 1) * stride + 1, start + number * stride + 1):
-            near = len(x) - distance
-            torch.lerp(before[:near], x[distance - 1 : -1], 1 / distance, out=after[:near])
-            before = after
+        before, last = means[number - 1], start + number * stride
+        for done in range(last - stride, last, few):
+            near = horizon - (start if stride == 1 else done)
+            mean, after = before[:near], means[number, :near]
+            for distance in range(done + 1, min(last, done + few) + 1):
+                torch.lerp(mean, x[distance - 1 : distance - 1 + near], 1 / distance, out=after)
+                mean = after
+            before = means[number]
 
 
 # --- one diagonal ---------------------------------------------------------------------------------
 
 
-def _reach(mean: Tensor, r: Tensor, m: Means, reached: Tensor) -> None:
-    """Compute the degree of one witness per point."""
+def _reach(mean: Tensor, r: Tensor, m: Means, reached: Tensor) -> Tensor:
+    """Compute the degree of one witness per point, into a tensor that is returned."""
     root = _root(mean, m.p, out=reached)
     torch.addcmul(r, r, root, value=m.epsilon - 1, out=reached)
-    if m.epsilon:
-        reached.add_(m.epsilon)
+    return reached.add_(m.epsilon) if m.epsilon else reached
 
 
 def _add_powers(sums: Tensor, reached: Tensor, q: float, inside: Tensor | None) -> None:
@@ -233,8 +247,8 @@ def _add_powers(sums: Tensor, reached: Tensor, q: float, inside: Tensor | None) 
 
 
 def _add_gradients(
-    mean: Tensor, factor: Tensor, grad: Tensor, carried: Tensor, by_r: Tensor, distance: int,
-    m: Means, inside: Tensor | None, scratch: list[Tensor],
+    mean: Tensor, factor: Tensor, by_r: Tensor, grad: Tensor, carried: Tensor,
+    scratch: list[Tensor], distance: int, m: Means, inside: Tensor | None,
 ) -> None:  # fmt: skip
     """Add the gradients from one witness per point to `carried`, for running sums, and `by_r`.
 
