@@ -35,7 +35,7 @@ from fotltn.reporting import plots, theme
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-DENSE_LIMIT = 7 * 10**8  # bytes of one dense tensor; the peer holds over twenty of them
+DENSE_LIMIT = 4 * 10**8  # bytes of one dense tensor; the peer holds over twenty of them
 
 
 def measure(entities: int, horizon: int) -> dict[str, Any]:
@@ -102,7 +102,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--horizon", type=int, default=1000)
     parser.add_argument(
-        "--sizes", type=int, nargs="+", default=[200, 400, 1000, 2000, 5000, 10_000]
+        "--sizes", type=int, nargs="+", default=[200, 300, 1000, 2000, 5000, 10_000]
     )
     parser.add_argument("--json")
     parser.add_argument(
