@@ -239,7 +239,9 @@ def test_a_variable_called_like_an_entity_is_pointed_out(call):
 
 
 def test_projects_and_theories_in_place_of_models_are_recognised(call, tmp_path):
-    with pytest.raises(fotltn.DataError, match=r"no manifest.json.*\n.*did you mean .*scene.model\?"):
+    with pytest.raises(
+        fotltn.DataError, match=r"no manifest.json.*\n.*did you mean .*scene.model\?"
+    ):
         load_model("scene")
     (tmp_path / "rules.fot").touch()
     told = call("violations", tmp_path / "rules.fot").err
