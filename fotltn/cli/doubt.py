@@ -26,7 +26,9 @@ def doubt(
     top: Annotated[int, typer.Option("--top", min=1, help="The number of labels to show.")] = 10,
     predicate: Annotated[
         list[str] | None,
-        typer.Option("--predicate", help="Only labels of this predicate; repeatable."),
+        typer.Option(
+            "--predicate", metavar="<text>", help="Only labels of this predicate; repeatable."
+        ),
     ] = None,
     above: Annotated[
         float,

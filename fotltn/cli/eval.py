@@ -43,6 +43,7 @@ def evaluate(
         list[str] | None,
         typer.Option(
             "--formula",
+            metavar="<text>",
             help="A formula instead of the axioms; its free variables become rows. Repeatable.",
         ),
     ] = None,

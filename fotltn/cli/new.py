@@ -39,12 +39,15 @@ def new(
         list[Path] | None,
         typer.Option(
             "--from",
+            metavar="<path>",
             help="Your own table (CSV, TSV, Parquet): a row for each entity, or entity and time.",
         ),
     ] = None,
     learn: Annotated[
         list[str] | None,
-        typer.Option("--learn", help="With --from: a column to predict; repeatable."),
+        typer.Option(
+            "--learn", metavar="<text>", help="With --from: a column to predict; repeatable."
+        ),
     ] = None,
     example: Annotated[
         Example, typer.Option("--example", help="Without --from: the example scene.")

@@ -17,7 +17,8 @@ ProjectFolder = Annotated[Path, typer.Argument(help="A folder with a project.tom
 ModelFolder = Annotated[Path, typer.Argument(help="The folder of a model, or of a project.")]
 
 FactFiles = Annotated[
-    list[Path], typer.Option("--facts", help="CSV or Parquet files of facts; repeatable.")
+    list[Path],
+    typer.Option("--facts", metavar="<path>", help="CSV or Parquet files of facts; repeatable."),
 ]
 Step = Annotated[
     str | None,
@@ -78,7 +79,9 @@ Digits = Annotated[int, typer.Option("--digits", help="Digits after the point.",
 NewTables = Annotated[
     list[Path] | None,
     typer.Option(
-        "--data", help="New data for the model: a folder with its tables, or files; repeatable."
+        "--data",
+        metavar="<path>",
+        help="New data for the model: a folder with its tables, or files; repeatable.",
     ),
 ]
 Evidence = Annotated[

@@ -38,7 +38,9 @@ def plan(
     counts: Annotated[
         list[str] | None,
         typer.Option(
-            "--size", help="The number of entities of a sort or tuples of a relation: agent=10000."
+            "--size",
+            metavar="<text>",
+            help="The number of entities of a sort or tuples of a relation: agent=10000.",
         ),
     ] = None,
     horizon: Annotated[int, typer.Option("--horizon", help="Time points.", min=1)] = 100,
@@ -47,7 +49,11 @@ def plan(
     ] = 1,
     facts: Annotated[
         list[str] | None,
-        typer.Option("--facts", help="A predicate given as that many facts: Close=20000000."),
+        typer.Option(
+            "--facts",
+            metavar="<text>",
+            help="A predicate given as that many facts: Close=20000000.",
+        ),
     ] = None,
     semantics: SemanticsName = "stable-product",
     p: Exponent = None,

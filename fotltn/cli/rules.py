@@ -65,12 +65,17 @@ def rules(
     ],
     facts: Annotated[
         list[Path] | None,
-        typer.Option("--facts", help="For a theory: CSV or Parquet files of facts; repeatable."),
+        typer.Option(
+            "--facts",
+            metavar="<path>",
+            help="For a theory: CSV or Parquet files of facts; repeatable.",
+        ),
     ] = None,
     presence: Annotated[
         list[str] | None,
         typer.Option(
             "--presence",
+            metavar="<text>",
             help="For a theory: a predicate that is true where an entity is present; repeatable.",
         ),
     ] = None,
@@ -97,7 +102,9 @@ def rules(
     ] = None,
     formula: Annotated[
         list[str] | None,
-        typer.Option("--formula", help="A rule instead of the axioms; repeatable."),
+        typer.Option(
+            "--formula", metavar="<text>", help="A rule instead of the axioms; repeatable."
+        ),
     ] = None,
     semantics: Annotated[
         str,

@@ -26,7 +26,9 @@ def score(
     facts: Annotated[
         list[Path] | None,
         typer.Option(
-            "--facts", help="CSV or Parquet files of facts, in place of the test facts; repeatable."
+            "--facts",
+            metavar="<path>",
+            help="CSV or Parquet files of facts, in place of the test facts; repeatable.",
         ),
     ] = None,
     threshold: Threshold = None,

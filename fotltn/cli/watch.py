@@ -95,7 +95,9 @@ def watch(
     presence: Annotated[
         list[str] | None,
         typer.Option(
-            "--presence", help="A predicate that is true where an entity is present; repeatable."
+            "--presence",
+            metavar="<text>",
+            help="A predicate that is true where an entity is present; repeatable.",
         ),
     ] = None,
     threshold: Annotated[

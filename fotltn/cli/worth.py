@@ -15,7 +15,8 @@ from fotltn.format import count, number
 def worth(
     project: ProjectFolder,
     axiom: Annotated[
-        list[str] | None, typer.Option("--axiom", help="Only this axiom; repeatable.")
+        list[str] | None,
+        typer.Option("--axiom", metavar="<text>", help="Only this axiom; repeatable."),
     ] = None,
     folds: Annotated[
         int,
