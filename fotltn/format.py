@@ -166,7 +166,7 @@ def duration(seconds: float) -> str:
     ['4.2 µs', '34 ms', '2.5 s', '1 min 15 s', '2 h 3 min']
     """
     if seconds < 59.95:
-        power = sum(seconds < 1000.0**-n for n in range(3))
+        power = sum(seconds < 0.1 * 1000.0**-n for n in range(3))
         return f"{float(f'{seconds * 1000.0**power:.2g}'):g} {('s', 'ms', 'µs', 'ns')[power]}"
     minutes, rest = divmod(round(seconds), 60)
     if minutes < 60:
