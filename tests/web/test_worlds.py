@@ -122,14 +122,11 @@ def visit(browser: Any, live_worlds: Served) -> Iterator[Open]:
 
 def test_from_a_doubt_to_a_world_with_the_keyboard(visit):
     page = visit()
-    page.get_by_role("link", name="Doubts").focus()
-    page.keyboard.press("Enter")
+    page.get_by_role("link", name="Doubts").press("Enter")
     page.get_by_role("heading", name="Doubtful labels").wait_for()
-    page.locator("tbody th a", has_text="Faulty").first.focus()
-    page.keyboard.press("Enter")
+    page.locator("tbody th a", has_text="Faulty").first.press("Enter")
     page.wait_for_url("**/row?*")
-    page.locator(".lines a").first.focus()
-    page.keyboard.press("Enter")
+    page.locator(".lines a").first.press("Enter")
     page.wait_for_url("**world=*")
     ready(page)
     titles = page.evaluate("document.querySelector('.heat').heat.panels.map((p) => p.title)")
