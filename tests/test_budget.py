@@ -159,10 +159,13 @@ def test_the_estimate_is_near_what_is_taken():
         "forall x: s, y: s. G(P(x, y) -> F[<=5] (P(y, x) & X P(x, y)))",
     ]
     run = [sys.executable, "-c", MEASURED, *formulas]
-    done = subprocess.run(run, capture_output=True, text=True, check=True)
-    lines = done.stdout.splitlines()
-    for formula, line in zip(formulas, lines, strict=True):
-        taken, said = map(int, line.split())
+    alone = {**os.environ, "OMP_NUM_THREADS": "1"}
+    measured = []
+    for _ in range(3):  # what the system does besides only adds to what is taken
+        done = subprocess.run(run, capture_output=True, text=True, check=True, env=alone)
+        measured.append([tuple(map(int, line.split())) for line in done.stdout.splitlines()])
+    for formula, pairs in zip(formulas, zip(*measured, strict=True), strict=True):
+        taken, said = min(pairs)
         assert taken / 3 < said < 3 * taken, formula
 
 
