@@ -41,15 +41,15 @@ _LEGEND = (
     "support where the consequent looks beyond the end of its trace; uncut: "
     "the numbers without it."
 )
-_UNDECIDED = "Undecided: cells that fail only because their trace ends; they count nowhere else."
-_ABSENT = (
-    "Absent: cells with an entity that is not present when the rule uses it; they count nowhere "
-    "else."
-)
-_UNLABELLED = (
-    "Unlabelled: cells that facts without a label could make true or false; they count nowhere "
-    "else."
-)
+#: Cells that count nowhere else: columns that are shown if there are any, with their legend.
+_LEFT_OUT = {
+    "undecided": "Undecided: cells that fail only because their trace ends; they count nowhere "
+    "else.",
+    "unlabelled": "Unlabelled: cells that facts without a label could make true or false; they "
+    "count nowhere else.",
+    "absent": "Absent: cells with an entity that is not present when the rule uses it; they count "
+    "nowhere else.",
+}
 _WHOLE = (
     "The confidence of a rule without an antecedent is the share of all its bindings and times."
 )
@@ -227,12 +227,8 @@ def _watched(counted: Iterator[Rule], total: int) -> Iterator[Rule]:
 
 
 def _print(lines: list[Rule]) -> None:
-    heads = ["rule", "traces", "support", "confidence", "base", "lift"]
-    loose = any(line.undecided for line in lines)
-    gaps = any(line.unlabelled for line in lines)
-    away = any(line.absent for line in lines)
-    heads += [*(["undecided"] if loose else []), *(["unlabelled"] if gaps else [])]
-    heads += ["absent"] if away else []
+    left_out = [name for name in _LEFT_OUT if any(getattr(line, name) for line in lines)]
+    heads = ["rule", "traces", "support", "confidence", "base", "lift", *left_out]
     heads += ["cut", "uncut", "its lift"]
     table = grid(*heads, left=["rule"], fold=["rule"])
     for line in lines:
@@ -240,9 +236,7 @@ def _print(lines: list[Rule]) -> None:
         add(
             table, line.name, count(every.traces), amount(every.support),
             _interval(every.confidence), number(every.base_rate.value), _interval(every.lift, 2),
-            *([count(line.undecided)] if loose else []),
-            *([count(line.unlabelled)] if gaps else []),
-            *([count(line.absent)] if away else []), amount(line.cut),
+            *(count(getattr(line, name)) for name in left_out), amount(line.cut),
             number(None if uncut is None else uncut.confidence.value),
             number(None if uncut is None else uncut.lift.value, 2),
         )  # fmt: skip
@@ -250,9 +244,7 @@ def _print(lines: list[Rule]) -> None:
     print()
     say(
         _LEGEND,
-        *([_UNDECIDED] if loose else []),
-        *([_UNLABELLED] if gaps else []),
-        *([_ABSENT] if away else []),
+        *(_LEFT_OUT[name] for name in left_out),
         *([] if all(line.implication for line in lines) else [_WHOLE]),
     )
 
