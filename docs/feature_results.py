@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import json
 import statistics
+import sys
 from pathlib import Path
 from typing import Any
 
-RECORD = Path(__file__).resolve().parent / "posterior" / "features.jsonl"
+DOCS = Path(__file__).resolve().parent
+sys.path.insert(0, str(DOCS.parent))  # `docs/reproduction` is no package
+
+from reproduction.posterior.features import ABLATIONS, METHODS  # noqa: E402
+
+RECORD = DOCS / "posterior" / "features.jsonl"
 
 
 def feature_scores() -> str:
@@ -19,7 +25,7 @@ def feature_scores() -> str:
     ]
     counts = []
     for share in sorted({row["fraction"] for row in rows}):
-        for method in dict.fromkeys(row["method"] for row in rows):
+        for method in (*METHODS, *ABLATIONS):
             some = [r for r in rows if (r["fraction"], r["method"]) == (share, method)]
             if some:
                 counts.append(len(some))
