@@ -23,6 +23,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fotltn.kernels.gpu import usable
 from fotltn.kernels.tracing import unseen
 from fotltn.semantics.config import PMean, Semantics, TNorm
 
@@ -97,7 +98,7 @@ def values(left: Tensor, right: Tensor, counts: Tensor, m: Means, inside: Tensor
     """Compute the value at every point, from tables of shape (time, trace) and witness counts."""
     x, r = _sides(left, right, m)
     sums = torch.zeros_like(x)
-    if x.is_cuda:
+    if usable(x):
         from fotltn.kernels.gpu import diagonals as gpu
 
         unseen("until")
@@ -123,8 +124,8 @@ def gradients(
     x, r = _sides(left, right, m)
     grad = grad * (m.q / counts)
     carried = torch.zeros_like(x)  # the gradient of the running sum at each point
-    scratch = [] if x.is_cuda else [torch.empty_like(x) for _ in range(3)]
-    pulled = not m.epsilon and not x.is_cuda  # powers of r are factors of all terms of a sum
+    scratch = [] if usable(x) else [torch.empty_like(x) for _ in range(3)]
+    pulled = not m.epsilon and not usable(x)  # powers of r are factors of all terms of a sum
     # Points beyond the end, which count for nothing: the diagonals of a block are equally long.
     beyond = x.new_zeros(_few(x), x.shape[1])
     terms, factor = (torch.cat([u, beyond]) for u in (x, _power(r, m.q) if pulled else r))
@@ -165,7 +166,7 @@ def _sides(left: Tensor, right: Tensor, m: Means) -> tuple[Tensor, Tensor]:
 
 def _few(x: Tensor) -> int:
     """Return how many diagonals of running means to store at once, at each scale."""
-    return math.isqrt(len(x)) + 1 if x.is_cuda else STORED_ON_CPU
+    return math.isqrt(len(x)) + 1 if usable(x) else STORED_ON_CPU
 
 
 def _backwards(
@@ -194,7 +195,7 @@ def _backwards(
     if stride not in levels:
         levels[stride] = x.new_empty(few if levels else count, *x.shape)
     means = levels[stride][:count]
-    if x.is_cuda:
+    if usable(x):
         from fotltn.kernels.gpu import diagonals as gpu
 
         gpu.running(means, x, first, start, stop, stride)
@@ -254,7 +255,7 @@ def _add_gradients(
 
     Without projections, powers of the right side are in `factor`, and `by_r` still lacks its own.
     """
-    if mean.is_cuda:
+    if usable(mean):
         from fotltn.kernels.gpu import diagonals as gpu
 
         gpu.add_gradients(mean, factor, grad, carried, by_r, inside, distance, m.shape)

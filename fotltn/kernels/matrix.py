@@ -1,21 +1,23 @@
 """Facts as a sparse matrix: a sum over facts is a product with it, or backwards its transpose.
 
-It applies where every factor is along one argument or along the other.
+It applies where every factor is along one argument or along the other. Facts join cells of equal
+trace and time. So cells are numbered by trace, time and entity, and tables are transposed: what a
+product reads next is then close by. The kernel for short rows on a GPU does without that.
 """
 
 from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from functools import cache
-from importlib.util import find_spec
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from fotltn.kernels.function import Differentiated
+from fotltn.kernels.gpu import usable
 from fotltn.kernels.tracing import WATCHERS, is_tracing, unseen
+from fotltn.semantics.sparse import numbered
 
 #: The maximum number of columns in a short row.
 SHORT = 32
@@ -43,28 +45,75 @@ class Compressed:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Matrix:
-    """Facts as a sparse matrix in compressed form, both by rows and by columns."""
+    """Facts as a sparse matrix in compressed form, both by rows and by columns.
+
+    Args:
+        by_row: the matrix.
+        by_column: its transpose.
+        by_entity: whether cells are numbered as in tables, by trace, entity and time; else by
+            trace, time and entity.
+    """
 
     by_row: Compressed
     by_column: Compressed
+    by_entity: bool
 
 
-def matrix(rows: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, int]) -> Matrix:
+class Places(NamedTuple):
+    """Where facts are.
+
+    Args:
+        trace: the trace of each fact; None if there is one.
+        time: the time point of each fact; None if there is one.
+        row: the entity of each fact that numbers rows.
+        column: the entity of each fact that numbers columns.
+        shape: the numbers of traces, time points, rows and columns.
+    """
+
+    trace: Tensor | None
+    time: Tensor | None
+    row: Tensor
+    column: Tensor
+    shape: tuple[int, int, int, int]
+
+    def cells(self, by_entity: bool) -> list[Tensor]:
+        """Return the number of each fact's row, and that of its column."""
+        traces, points, *sizes = self.shape
+        trace, time = (self.row if t is None else t for t in (self.trace, self.time))
+        return [
+            numbered([trace, entity, time], [traces, size, points])
+            if by_entity
+            else numbered([trace, time, entity], [traces, points, size])
+            for entity, size in zip((self.row, self.column), sizes, strict=True)
+        ]
+
+
+def matrix(places: Places, values: Tensor) -> Matrix:
     """Compress facts in both directions; done once, because facts do not change."""
-    return Matrix(
-        _compress(rows, columns, values, shape), _compress(columns, rows, values, shape[::-1])
+    traces, points, *sizes = places.shape
+    cells, shape = places.cells(by_entity=False), [traces * points * size for size in sizes]
+    short = [
+        usable(values) and bool((torch.bincount(numbers, minlength=size) <= SHORT).all())
+        for numbers, size in zip(cells, shape, strict=True)
+    ]
+    if all(short):
+        cells = places.cells(by_entity=True)
+    there, back = (
+        _compress(cells[i], cells[1 - i], values, (shape[i], shape[1 - i]), short[i])
+        for i in range(2)
     )
+    return Matrix(there, back, all(short))
 
 
-def _compress(rows: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, int]) -> Compressed:
+def _compress(
+    rows: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, int], short: bool
+) -> Compressed:
     sorted_ = bool((rows[1:] >= rows[:-1]).all())
     order = None if sorted_ else torch.argsort(rows, stable=True)
-    counts = torch.bincount(rows, minlength=shape[0])
     starts = torch.zeros(shape[0] + 1, dtype=torch.int64, device=rows.device)
-    starts[1:] = counts.cumsum(0)
+    starts[1:] = torch.bincount(rows, minlength=shape[0]).cumsum(0)
     small = max(*shape, rows.numel()) < 2**31
     kind = torch.int32 if small else torch.int64
-    short = rows.is_cuda and _have_triton() and bool((counts <= SHORT).all())
     if short and bool((values == 1).all()):
         degrees = values[:0]
     else:
@@ -75,13 +124,13 @@ def _compress(rows: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, i
 
 def _multiply(
     dense: Tensor, starts: Tensor, columns: Tensor, values: Tensor,
-    _1: Tensor, _2: Tensor, _3: Tensor, short: bool, _4: bool,
+    _1: Tensor, _2: Tensor, _3: Tensor, short: bool, _4: bool, traces: int, points: int,
 ) -> Tensor:  # fmt: skip
     """Multiply a fixed sparse matrix by a dense one; the transpose is for the backward pass."""
     if short and dense.shape[1] == 1:
         from fotltn.kernels.gpu.rows import row_sums
 
-        return row_sums(starts, columns, values, dense[:, 0]).unsqueeze(-1)
+        return row_sums(starts, columns, values, dense[:, 0], traces, points).unsqueeze(-1)
     if values.shape[0] < columns.shape[0]:  # all values are 1
         values = values.new_ones(columns.shape)
     shape = (starts.shape[0] - 1, dense.shape[0])
@@ -97,7 +146,7 @@ def _multiply_shape(dense: Tensor, starts: Tensor, *_: object) -> Tensor:
 
 def _keep_facts(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ARG001
     ctx.save_for_backward(*inputs[1:7])
-    ctx.short = inputs[7:]
+    ctx.short, ctx.sizes = inputs[7:9], inputs[9:]
 
 
 class _Multiply(Differentiated):
@@ -107,7 +156,7 @@ class _Multiply(Differentiated):
 
     @staticmethod
     def forward(dense: Tensor, *facts: Any) -> Tensor:
-        if facts[-2]:
+        if facts[6]:
             unseen("row sums")
         return _multiply(dense, *facts)
 
@@ -115,9 +164,9 @@ class _Multiply(Differentiated):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         there, back = ctx.saved_tensors[:3], ctx.saved_tensors[3:]
         result: Tensor = _Multiply.apply(  # type: ignore[no-untyped-call]
-            grads[0].contiguous(), *back, *there, *ctx.short[::-1]
+            grads[0].contiguous(), *back, *there, *ctx.short[::-1], *ctx.sizes
         )
-        return (result, *[None] * 8)
+        return (result, *[None] * 10)
 
     @staticmethod
     def vmap(
@@ -133,7 +182,7 @@ class _Multiply(Differentiated):
 
 
 def _swap(u: Tensor) -> Tensor:
-    if u.is_cuda and _have_triton():
+    if usable(u):
         from fotltn.kernels.gpu.transpose import transposed
 
         unseen("transpose")
@@ -143,11 +192,6 @@ def _swap(u: Tensor) -> Tensor:
 
 def _swap_shape(u: Tensor) -> Tensor:
     return u.new_empty(*u.shape[:-2], u.shape[-1], u.shape[-2])
-
-
-@cache
-def _have_triton() -> bool:
-    return find_spec("triton") is not None
 
 
 class _Swap(Differentiated):
@@ -173,8 +217,8 @@ class _Swap(Differentiated):
 _LIBRARY = torch.library.Library("fotltn", "DEF")
 _LIBRARY.define(
     "multiply(Tensor dense, Tensor starts, Tensor columns, Tensor values, "
-    "Tensor back_starts, Tensor back_columns, Tensor back_values, bool short, bool back_short"
-    ") -> Tensor"
+    "Tensor back_starts, Tensor back_columns, Tensor back_values, bool short, bool back_short, "
+    "int traces, int points) -> Tensor"
 )
 _LIBRARY.define("swap(Tensor u) -> Tensor")
 for _name, _run, _shape in (
@@ -188,8 +232,8 @@ for _name, _run, _shape in (
 
 def _multiply_back(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     there, back = ctx.saved_tensors[:3], ctx.saved_tensors[3:]
-    result = torch.ops.fotltn.multiply(grad.contiguous(), *back, *there, *ctx.short[::-1])
-    return (result, *[None] * 8)
+    facts = (*back, *there, *ctx.short[::-1], *ctx.sizes)
+    return (torch.ops.fotltn.multiply(grad.contiguous(), *facts), *[None] * 10)
 
 
 def _swap_back(ctx: Any, grad: Tensor) -> Tensor:  # noqa: ARG001
@@ -207,19 +251,23 @@ def _is_noted(u: Tensor) -> bool:
     return is_tracing() or (u.is_cuda and bool(WATCHERS))
 
 
-def multiply(facts: Matrix, vector: Tensor) -> Tensor:
-    """Multiply the matrix by a vector, differentiably in the vector."""
+def multiply(facts: Matrix, table: Tensor) -> Tensor:
+    """Multiply by a table (trace, entity, time), differentiably; the result has the same shape."""
+    traces, _, points = table.shape
+    vector = (table if facts.by_entity else _swap_in_memory(table)).reshape(-1, 1)
     there, back = facts.by_row, facts.by_column
     run: Any = torch.ops.fotltn.multiply if _is_noted(vector) else _Multiply.apply
     result: Tensor = run(
-        vector.unsqueeze(-1),
+        vector,
         there.starts, there.columns, there.values, back.starts, back.columns, back.values,
-        there.short, back.short,
+        there.short, back.short, *((traces, points) if facts.by_entity else (1, 1)),
     )  # fmt: skip
-    return result.squeeze(-1)
+    if facts.by_entity:
+        return result.reshape(traces, -1, points)
+    return _swap_in_memory(result.reshape(traces, points, -1))
 
 
-def swap(u: Tensor) -> Tensor:
+def _swap_in_memory(u: Tensor) -> Tensor:
     """Swap the last two dimensions in memory as well, so later steps read in order."""
     if u.numel() <= SMALL:
         return u.transpose(-1, -2).contiguous()

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from fotltn.kernels import diagonals
 from fotltn.kernels.function import Differentiated
+from fotltn.kernels.gpu import usable
 from fotltn.kernels.powers import power, root
 from fotltn.kernels.recompute import recompute
 from fotltn.kernels.threads import in_threads
@@ -224,7 +225,7 @@ def _for_each_portion(
     times = torch.arange(horizon, device=left.device)
     ends = (times + high + 1).clamp(max=horizon)
     starts = (times + window.low).clamp(max=horizon)
-    threads = torch.get_num_threads() if left.is_cpu else 1
+    threads = torch.get_num_threads() if left.is_cpu and not usable(left) else 1
     width = diagonals.traces_at_once(horizon, math.ceil(lead / threads), left.device)
 
     @torch.inference_mode()  # which holds for one thread only

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -11,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fotltn.algebra import expr as e
-from fotltn.kernels.matrix import Matrix, matrix
+from fotltn.kernels.matrix import Matrix, Places, matrix
 from fotltn.kernels.sparse import Halvings, halvings
 from fotltn.kernels.tracing import is_learned
 from fotltn.logic import core as c
@@ -112,19 +111,16 @@ class LeafFacts:
         return _known(self._by_degree, key, find)
 
     def matrix(
-        self, rows: Axes, columns: Axes, value: Tensor, name: Key, traces: int, times: int
+        self, row: c.Axis, column: c.Axis, value: Tensor, name: Key, traces: int, times: int
     ) -> Matrix:
-        """Return the facts as a matrix from cells of `columns` to cells of `rows`."""
+        """Return the facts as a matrix from cells of `column` to cells of `row`."""
 
         def make() -> Matrix:
-            shape = tuple(
-                traces * times * math.prod(self.tables.size(a) for a in axes)
-                for axes in (rows, columns)
-            )
-            numbers = [numbered(*self._rows(axes, traces, times)) for axes in (rows, columns)]
-            return matrix(numbers[0], numbers[1], value, shape)  # type: ignore[arg-type]
+            shape = (traces, times, self.tables.size(row), self.tables.size(column))
+            entities = self.coordinates[row], self.coordinates[column]
+            return matrix(Places(self.trace, self.time, *entities, shape), value)
 
-        return _known(self._by_degree, ("matrix", rows, columns, name), make)
+        return _known(self._by_degree, ("matrix", row, column, name), make)
 
 
 def _known(memory: dict[Key, Any], key: Key, make: Callable[[], T]) -> T:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from fotltn.algebra import expr as e
-from fotltn.kernels.matrix import multiply, swap
+from fotltn.kernels.matrix import multiply
 from fotltn.kernels.sparse import extreme, gather_sum, product, taken
 from fotltn.kernels.tracing import is_learned
 from fotltn.kernels.windows import NEUTRAL
@@ -126,22 +126,15 @@ def _by_matrix(walk: _Walk, parts: tuple[e.Expr, ...], value: Tensor) -> Tensor 
     points = run.tables.horizon if walk.leaf.temporal else 1
     inner = [factor.tensor for factor in dense if factor.axes == (column,)]
     outer = [factor for factor in dense if factor.axes != (column,)]
-    matrix = walk.facts.matrix((row,), (column,), value, parts, run.tables.batch, points)
-    total = multiply(matrix, _vector(inner, run.tables.size(column), points, value, run))
-    total = swap(total.reshape(run.tables.batch, points, -1))
+    matrix = walk.facts.matrix(row, column, value, parts, run.tables.batch, points)
+    one = torch.ones((), dtype=run.dtype, device=value.device)
+    table = functools.reduce(operator.mul, inner) if inner else one
+    total = multiply(matrix, table.expand(run.tables.batch, run.tables.size(column), points))
     for factor in outer:
         total = total * (factor.tensor if factor.axes else factor.tensor.unsqueeze(1))
     if walk.times == 1 and points > 1:
         total = total.sum(-1, keepdim=True)
     return total if axes else total.sum(1)
-
-
-def _vector(factors: list[Tensor], size: int, points: int, like: Tensor, run: Run) -> Tensor:
-    """Multiply factors of shape (trace, entity, time), as flat cells (trace, time, entity)."""
-    shape = (run.tables.batch, size, points)
-    if not factors:
-        return torch.ones(math.prod(shape), dtype=run.dtype, device=like.device)
-    return swap(functools.reduce(operator.mul, factors).expand(shape)).reshape(-1)
 
 
 def _count(walk: _Walk) -> Tensor | float:
