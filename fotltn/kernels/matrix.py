@@ -59,7 +59,7 @@ class Matrix:
     by_entity: bool
 
 
-class Places(NamedTuple):
+class PlacesOfFacts(NamedTuple):
     """Where facts are.
 
     Args:
@@ -88,7 +88,7 @@ class Places(NamedTuple):
         ]
 
 
-def matrix(places: Places, values: Tensor) -> Matrix:
+def matrix(places: PlacesOfFacts, values: Tensor) -> Matrix:
     """Compress facts in both directions; done once, because facts do not change."""
     traces, points, *sizes = places.shape
     cells, shape = places.cells(by_entity=False), [traces * points * size for size in sizes]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fotltn.algebra import expr as e
-from fotltn.kernels.matrix import Matrix, Places, matrix
+from fotltn.kernels.matrix import Matrix, PlacesOfFacts, matrix
 from fotltn.kernels.sparse import Halvings, halvings
 from fotltn.kernels.tracing import is_learned
 from fotltn.logic import core as c
@@ -118,7 +118,7 @@ class LeafFacts:
         def make() -> Matrix:
             shape = (traces, times, self.tables.size(row), self.tables.size(column))
             entities = self.coordinates[row], self.coordinates[column]
-            return matrix(Places(self.trace, self.time, *entities, shape), value)
+            return matrix(PlacesOfFacts(self.trace, self.time, *entities, shape), value)
 
         return _known(self._by_degree, ("matrix", row, column, name), make)
 

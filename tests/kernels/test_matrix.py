@@ -27,7 +27,7 @@ def test_products_are_those_of_dense_matrices(device, longest, ones, shape, monk
     index = dense.nonzero().T[:, order]
     value = dense[tuple(index)].to(device)
     trace, time, row, column = index.to(device)
-    places = kernels.Places(
+    places = kernels.PlacesOfFacts(
         trace if shape[0] > 1 else None, time if shape[1] > 1 else None, row, column, shape
     )
     facts = kernels.matrix(places, value)
@@ -48,7 +48,7 @@ def test_products_of_many_tables_at_once():
     dense = (torch.rand(shape) < 0.3).double()
     trace, time, row, column = dense.nonzero().T
     facts = kernels.matrix(
-        kernels.Places(trace, time, row, column, shape), torch.ones_like(row).double()
+        kernels.PlacesOfFacts(trace, time, row, column, shape), torch.ones_like(row).double()
     )
     x = torch.rand(6, 2, 5, 3).double()
     products = torch.vmap(lambda one: kernels.multiply(facts, one))(x)
