@@ -70,6 +70,24 @@ def doing(what: str) -> None:
 
 
 @contextmanager
+def prompt(end: Callable[[], None]) -> Iterator[None]:
+    """Call `end`, which must not return, at a Ctrl-C while a module loads; else interrupt as usual.
+
+    Libraries written in C swallow interrupts as they load, and go on with half a module.
+    """
+
+    def note(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+        while frame is not None:
+            if frame.f_code.co_filename.startswith("<frozen importlib"):
+                end()
+            frame = frame.f_back
+        raise KeyboardInterrupt
+
+    with _handling(note):
+        yield
+
+
+@contextmanager
 def interrupts() -> Iterator[Callable[[], bool]]:
     """Turn a first Ctrl-C into a request to stop; a second one interrupts as usual."""
     asked = False
@@ -80,12 +98,19 @@ def interrupts() -> Iterator[Callable[[], bool]]:
             raise KeyboardInterrupt
         asked = True
 
+    with _handling(note):
+        yield lambda: asked
+
+
+@contextmanager
+def _handling(note: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Handle Ctrl-C by a function; outside the main thread, do nothing."""
     try:
         before = signal.signal(signal.SIGINT, note)
-    except ValueError:  # not in the main thread
-        yield lambda: False
+    except ValueError:
+        yield
         return
     try:
-        yield lambda: asked
+        yield
     finally:
         signal.signal(signal.SIGINT, before)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Group
@@ -94,11 +94,21 @@ class Display(Callback):
             self.live = Live(console=self.console, refresh_per_second=8, transient=True)
             self.live.start()
 
-    def epoch(self, epoch: Epoch) -> None:
-        """Show an epoch."""
+    def resume(self, epochs: Sequence[Epoch]) -> None:
+        """Say where training continues."""
+        for epoch in epochs:
+            self._note(epoch)
+        if not self.quiet:
+            self.console.print(f"continues after epoch {count(epochs[-1].number)}")
+
+    def _note(self, epoch: Epoch) -> None:
         self.best = epoch.number if epoch.best else self.best
         self.first = self.first or epoch
         self.recent.append(epoch)
+
+    def epoch(self, epoch: Epoch) -> None:
+        """Show an epoch."""
+        self._note(epoch)
         if self.live is not None:
             self.bar.update(self.task, completed=epoch.number)
             rows = max(3, self.console.height - 6)

@@ -37,6 +37,7 @@ from fotltn.cli.watch import watch
 from fotltn.cli.worlds import worlds
 from fotltn.cli.worth import worth
 from fotltn.errors import FotError, InterruptedTrainingError, LimitError
+from fotltn.stop import prompt
 
 #: Commands that were renamed, by their old name.
 _RENAMED = {"evaluate": "score", "query": "ask", "explain": "plan"}
@@ -124,7 +125,10 @@ def main(program: typer.Typer = app) -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
-        with redirect_stdout(Escaping(sys.stdout)), redirect_stderr(Escaping(sys.stderr)):
+        with (
+            redirect_stdout(Escaping(sys.stdout)), redirect_stderr(Escaping(sys.stderr)),
+            prompt(_stop_at_once),
+        ):  # fmt: skip
             status = _run(program)
         sys.stdout.flush()
         sys.exit(status)
@@ -155,7 +159,14 @@ def _run(program: typer.Typer) -> int:
         status = FINDINGS
     except SystemExit as stop:
         status = int(stop.code or 0)
+        if status == INTERRUPTED:
+            print("stopped", file=sys.stderr)
     return status
+
+
+def _stop_at_once() -> None:
+    print("stopped", file=sys.stderr, flush=True)
+    os._exit(INTERRUPTED)
 
 
 def _discard_output() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -80,6 +80,7 @@ def fit(
     checkpoints: Path | str | Reserved | None = None,
     every: int | None = None,
     on_epoch: Callable[[Epoch], None] | None = None,
+    on_resume: Callable[[Sequence[Epoch]], None] | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> FitResult:
     """Train the networks of a task.
@@ -90,7 +91,8 @@ def fit(
             training continues from there, with the same result as without the interruption. A
             finished run is not trained again. No other run can use the folder at the same time.
         every: epochs between checkpoints; with data from disk, there is also one every minute.
-        on_epoch: called after every epoch, including those before an interruption.
+        on_epoch: called after every epoch.
+        on_resume: called with the epochs before an interruption, if there was one.
         stop: called after every epoch; if it returns True, training writes a checkpoint and stops.
 
     Raises:
@@ -103,9 +105,8 @@ def fit(
     with place_of(checkpoints, ranks) as place, without_compiler():
         run = _Fit(task, ranks, resumable=checkpoints is not None)
         warnings = run.resume(ranks.of_first(lambda: latest_in(place)))
-        if on_epoch is not None:
-            for epoch in run.progress.history:
-                on_epoch(epoch)
+        if on_resume is not None and run.progress.history:
+            on_resume(tuple(run.progress.history))
         asked, saved, taken = False, time.monotonic(), 0.0
 
         def save() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
@@ -30,10 +30,18 @@ class Callback:
     ... )
     >>> len(losses.seen)
     2
+    >>> losses.resume(model.history)  # as training does if it continues after an interruption
+    >>> len(losses.seen)
+    4
     """
 
     def start(self, model: Model) -> None:
         """Called when training begins; the model has its data and its initial weights."""
+
+    def resume(self, epochs: Sequence[Epoch]) -> None:
+        """Called when training resumes, with the epochs before; passes each to `epoch`."""
+        for epoch in epochs:
+            self.epoch(epoch)
 
     def epoch(self, epoch: Epoch) -> None:
         """Called after each epoch, and again for earlier epochs when training resumes."""
@@ -70,6 +78,14 @@ class Telling:
         for one in self.callbacks:
             one.start(model)
             self.begun.append(one)
+
+    def resume(self, epochs: Sequence[Epoch]) -> None:
+        """Report the epochs before an interruption to all callbacks."""
+        for one in self.callbacks:
+            if callable(tell := getattr(one, "resume", None)):
+                tell(epochs)
+            else:  # version 0.1.0 did not have it
+                Callback.resume(one, epochs)
 
     def epoch(self, epoch: Epoch) -> None:
         """Report an epoch to all callbacks."""

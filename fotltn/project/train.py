@@ -77,7 +77,10 @@ def _trained(
         with in_precision(config):
             if built.config.method == "posterior":
                 return _sampled(built, checkpoints, told, stop)
-            outcome = fit(built.task, checkpoints=checkpoints, on_epoch=told.epoch, stop=stop)
+            outcome = fit(
+                built.task, checkpoints=checkpoints, on_epoch=told.epoch, on_resume=told.resume,
+                stop=stop,
+            )  # fmt: skip
     except (MemoryError, RuntimeError) as error:
         if isinstance(error, MemoryError) or "allocate" in str(error):
             hint = None

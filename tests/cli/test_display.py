@@ -47,6 +47,16 @@ def test_the_worst_axioms_come_first_with_colour_and_trend(screen):
     assert "loss" in screen.getvalue()
 
 
+def test_a_resumed_training_says_where_it_continues(capsys):
+    display = Display()
+    display.resume([epoch(number, A=0.1 * number) for number in (1, 2, 3)])
+    assert (display.best, display.recent[-1].number) == (2, 3)
+    display.epoch(epoch(4, A=0.5))
+    told = capsys.readouterr().err.splitlines()
+    assert told[0] == "continues after epoch 3"
+    assert told[1].startswith("epoch 4: ")
+
+
 def test_a_summary_stays(screen):
     display = Display()
     display.go_live()

@@ -72,7 +72,7 @@ def test_a_run_that_is_stopped_and_goes_on_ends_as_if_it_were_not(name, after, t
         for weight in second.grounding.parameters():
             weight.add_(1.0)
     told.clear()
-    outcome = fit(second, checkpoints=tmp_path, on_epoch=told.append)
+    outcome = fit(second, checkpoints=tmp_path, on_epoch=told.append, on_resume=told.extend)
     assert tasks.same(tasks.weights(second), weights)
     assert outcome == expected
     assert tuple(told) == expected.history
