@@ -68,9 +68,7 @@ def solve(method: str, case: Case, sampling: Sampling, device: str) -> Outcome:
         case "limit":
             return Outcome(case.limit(case.train, case.seed, device))
         case "limit, from the truth":
-            if case.limit_from_truth is None:
-                raise DataError("this world's limit cannot start its chains at the truth; only "
-                                "the ward's can")  # fmt: skip
+            assert case.limit_from_truth is not None  # a job checks that
             return Outcome(case.limit_from_truth(case.train, case.seed, device))
         case _:
             hint = did_you_mean(method, METHODS) or f"there are {listing(METHODS)}"

@@ -61,6 +61,9 @@ class Job:
             if name not in names:
                 hint = did_you_mean(name, names) or f"there are {listing(names)}"
                 raise DataError(f"unknown {what} '{name}'; {hint}")
+        if self.method == FROM_TRUTH and self.data != "ward":
+            raise DataError(f"the limit of {self.data} cannot start its chains at the truth; only "
+                            "the ward's can")  # fmt: skip
         if not 0 < self.fraction < 1:
             raise DataError(f"a share of the facts must be between 0 and 1, not {self.fraction}")
         if self.repetition < 0:

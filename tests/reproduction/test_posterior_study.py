@@ -185,10 +185,8 @@ def test_unknown_names():
         Job("ward", "posterior", 1, 0)
     with pytest.raises(DataError, match="a repetition must be at least 0, not -1"):
         Job("ward", "posterior", 0.1, -1)
-    with pytest.raises(
-        DataError, match="cannot start its chains at the truth; only the ward's can"
-    ):
-        solve(FROM_TRUTH, case("deliveries", 0.1, 0), FEW, "cpu")
+    with pytest.raises(DataError, match="the limit of deliveries cannot start its chains at the"):
+        Job("deliveries", FROM_TRUTH, 0.1, 0)
     with pytest.raises(DataError, match="unknown method 'all'; there are"):
         solve("all", case("ward", 0.1, 0), FEW, "cpu")
 
