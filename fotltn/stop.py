@@ -5,6 +5,7 @@ The work checks between its steps whether to stop.
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -88,8 +89,12 @@ def prompt(end: Callable[[], None]) -> Iterator[None]:
 
 
 @contextmanager
-def interrupts() -> Iterator[Callable[[], bool]]:
-    """Turn a first Ctrl-C into a request to stop; a second one interrupts as usual."""
+def interrupts(say: str = "") -> Iterator[Callable[[], bool]]:
+    """Turn a first Ctrl-C into a request to stop; a second one interrupts as usual.
+
+    Args:
+        say: what the first one prints to standard error; work with long steps says when it stops.
+    """
     asked = False
 
     def note(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
@@ -97,6 +102,8 @@ def interrupts() -> Iterator[Callable[[], bool]]:
         if asked:
             raise KeyboardInterrupt
         asked = True
+        if say:  # not by `print`, which may be what was interrupted
+            os.write(2, f"{say}; Ctrl-C again stops at once\n".encode())
 
     with _handling(note):
         yield lambda: asked

@@ -141,7 +141,7 @@ def _gain(path: Path, draws: int, as_json: bool) -> None:
     from fotltn.project.gain import average, better, gains
     from fotltn.stop import interrupts
 
-    with bar("trainings", quiet=as_json) as moved, interrupts() as asked:
+    with bar("trainings", quiet=as_json) as moved, interrupts("stopping") as asked:
         every, axioms = gains(
             read_config(path), draws=draws, stop=asked,
             report=lambda told: moved(told.done, told.of),

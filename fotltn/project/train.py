@@ -234,7 +234,7 @@ def train_and_save(
     with reserve(checkpoints) as place:
         if fresh:
             clear_checkpoints(checkpoints)
-        with interrupts() as asked:
+        with interrupts("stopping") as asked:
             model = train(config, checkpoints=place, callbacks=callbacks, stop=asked)
         model.save(target)
         clear_checkpoints(checkpoints)

@@ -95,6 +95,7 @@ def test_control_c_keeps_the_state_and_says_how_to_go_on(call, tmp_path, undistu
     out, err = process.communicate("go on\n", timeout=SECONDS)
     assert process.returncode == 130
     assert out == ""
+    assert "stopping; Ctrl-C again stops at once\n" in err
     assert "error: training was stopped after epoch " in err
     assert f" of {EPOCHS}\n      = run the same command to continue" in err
     assert "Traceback" not in err
