@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 import torch
 from torch import Tensor
@@ -22,9 +23,12 @@ Axes = tuple[c.Axis, ...]
 T = TypeVar("T")
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class LeafFacts:
-    """The facts of one leaf: coordinates by axis, and values derived from them."""
+    """The facts of one leaf: coordinates by axis, and values derived from them.
+
+    Plans share coordinates of the same facts, and what follows from them, but not from degrees.
+    """
 
     leaf: e.TableLeaf
     table: SparseTable
@@ -104,7 +108,11 @@ class LeafFacts:
 
     def places(self, leaf: e.TableLeaf, table: SparseTable) -> Tensor:
         """Return, for each fact, the number of another leaf's fact at the same place, or -1."""
-        return _known(self._by_place, ("places", leaf), lambda: _lookup(self, table, leaf))
+        known: tuple[Tensor, Tensor] | None = self._by_place.get(("places", leaf))
+        if known is None or known[0] is not table.index:
+            known = table.index, _lookup(self, table, leaf)
+            self._by_place["places", leaf] = known
+        return known[1]
 
     def constant(self, key: Key, find: Callable[[], Tensor]) -> Tensor:
         """Return a tensor that depends only on the facts, computed on first use."""
@@ -130,7 +138,25 @@ def _known(memory: dict[Key, Any], key: Key, make: Callable[[], T]) -> T:
     return value
 
 
+#: The facts that plans use now.
+_BOUND: WeakValueDictionary[Key, LeafFacts] = WeakValueDictionary()
+
+
 def bind(leaf: e.TableLeaf, table: SparseTable, tables: Tables) -> LeafFacts:
+    """Prepare the facts of a leaf, or take those that another plan prepared."""
+    index, inference = table.index, torch.is_inference_mode_enabled()
+    key = (
+        leaf, id(index), 0 if index.is_inference() else index._version, table.shape, inference,
+        tables.horizon, *tables.lengths.tolist(),
+    )  # fmt: skip
+    bound = _BOUND.get(key)
+    if bound is None or bound.table.index is not index:
+        _BOUND[key] = bound = _sorted_facts(leaf, table, tables)
+        return bound
+    return replace(bound, table=table, tables=tables, _by_degree={})
+
+
+def _sorted_facts(leaf: e.TableLeaf, table: SparseTable, tables: Tables) -> LeafFacts:
     """Sort facts by trace, time and arguments, and split their index into axes.
 
     Facts beyond the end of their trace are left out, because there is no such time point.

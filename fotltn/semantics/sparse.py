@@ -98,8 +98,10 @@ def flat(index: Tensor, shape: Sequence[int]) -> Tensor:
 def numbered(rows: Sequence[Tensor], shape: Sequence[int]) -> Tensor:
     """Return the row-major numbers of cells, as 32-bit integers where they suffice."""
     kind = torch.int32 if math.prod(shape) < 2**31 else torch.int64
-    cells = torch.zeros_like(rows[0], dtype=kind)
+    cells: Tensor | None = None
     for row, size in zip(rows, shape, strict=True):
         if size > 1:
-            cells = cells * size + row.to(kind)
+            cells = row.to(kind, copy=True) if cells is None else cells.mul_(size).add_(row)
+    if cells is None:
+        return torch.zeros_like(rows[0], dtype=kind)
     return cells

@@ -162,3 +162,52 @@ def test_nothing_of_a_run_is_kept_after_it(semantics):
     first = step()
     gc.collect()
     assert first() is None
+
+
+# --- plans that share facts -----------------------------------------------------------------------
+
+
+def test_plans_share_the_places_of_facts_and_not_their_degrees():
+    model = scene()
+    first, second = prepared(model), prepared(model, PRODUCT)
+    check_same(first, model, STABLE_PRODUCT)
+    other = with_degrees(model, "P", torch.rand(20))
+    check_same(second, other, PRODUCT)
+    check_same(first, model, STABLE_PRODUCT)
+    shared = [
+        run.bound[leaf] for run in (first, second) for leaf in run.bound if leaf in first.bound
+    ]
+    assert len({id(facts._by_place) for facts in shared}) < len(shared)
+    assert len({id(facts._by_degree) for facts in shared}) == len(shared)
+
+
+def test_facts_of_another_predicate_may_be_elsewhere():
+    text = TEXT + "axiom Back: G(forall x, y. P(x, y) -> E(y, x))\n"
+    theory = check(parse_theory(text, source="facts"))
+    formulas = {a.name: a.formula for a in theory.axioms if a.name == "Back"}
+    model = scene()
+    moved = replace(model, predicates={**model.predicates, "E": scene(30).predicates["E"]})
+    first, second = prepared(model, formulas=formulas), prepared(moved, formulas=formulas)
+    for _ in range(2):
+        check_same(first, model, STABLE_PRODUCT, formulas)
+        check_same(second, moved, STABLE_PRODUCT, formulas)
+
+
+def test_traces_of_other_lengths_have_facts_of_their_own():
+    model = scene()
+    shorter = replace(model, lengths=torch.tensor([HORIZON - 2]))
+    first, second = prepared(model), prepared(shorter)
+    check_same(first, model, STABLE_PRODUCT)
+    check_same(second, shorter, STABLE_PRODUCT)
+    check_same(first, model, STABLE_PRODUCT)
+
+
+def test_facts_are_forgotten_with_the_last_plan():
+    model = scene()
+    run = prepared(model)
+    run(model)
+    kept = [weakref.ref(facts) for facts in run.bound.values()]
+    assert kept
+    del run
+    gc.collect()
+    assert [ref() for ref in kept] == [None] * len(kept)
