@@ -49,6 +49,15 @@ def new(
             "--learn", metavar="<text>", help="With --from: a column to predict; repeatable."
         ),
     ] = None,
+    entity: Annotated[
+        str | None, typer.Option("--entity", help="With --from: the column that names entities.")
+    ] = None,
+    trace: Annotated[
+        str | None, typer.Option("--trace", help="With --from: the column that names traces.")
+    ] = None,
+    time: Annotated[
+        str | None, typer.Option("--time", help="With --from: the column of times.")
+    ] = None,
     example: Annotated[
         Example, typer.Option("--example", help="Without --from: the example scene.")
     ] = Example.CROSSING,
@@ -75,22 +84,24 @@ def new(
     """Make a project from your own tables, or from an example scene.
 
     With --from, the command looks at the columns of your tables, and proposes a theory and
-    settings, with comments; check them before you trust them. One table has the labels; others may
-    list entities, relations between entities, or events: `fotltn new FOLDER --from A.csv B.csv`.
+    settings, with comments; check them before you trust them. If it takes a column for the wrong
+    thing, name the right one. One table has the labels; others may list entities, relations between
+    entities, or events: `fotltn new FOLDER --from A.csv B.csv`.
     Without --from, the project is a scene of cars and pedestrians. Next: `fotltn train FOLDER`.
     """
     proposal = None
+    asked = {"entity": entity, "trace": trace, "time": time}
     if tables:
         if paper:
             raise DataError("--paper cannot be combined with --from")
         if folder.is_file():
             hint = f"fotltn new FOLDER --from {tables[0]} {folder}"
             raise DataError("the folder of the project comes before --from", hint=hint)
-        proposal = make_from(folder, [*tables, *(others or [])], learn or [])
+        proposal = make_from(folder, [*tables, *(others or [])], learn or [], asked)
     elif others:
         raise DataError("tables come after --from: fotltn new FOLDER --from TABLE TABLE")
-    elif learn:
-        raise DataError("--learn names a column of a table: --from TABLE")
+    elif named := [name for name, column in {"learn": learn, **asked}.items() if column]:
+        raise DataError(f"--{named[0]} names a column of a table: --from TABLE")
     else:
         assert example is Example.CROSSING
         make(folder, cars, pedestrians, steps, seed, paper=paper)
@@ -106,7 +117,9 @@ def new(
     print(f"Next: {rules}fotltn train {folder}")
 
 
-def make_from(folder: Path, tables: list[Path], learn: list[str]) -> Proposal:
+def make_from(
+    folder: Path, tables: list[Path], learn: list[str], asked: dict[str, str | None]
+) -> Proposal:
     """Write the files of a project for tables, either all or none. Large tables are not copied."""
     from fotltn.files import Content, write_files
     from fotltn.project.propose import propose
@@ -114,7 +127,7 @@ def make_from(folder: Path, tables: list[Path], learn: list[str]) -> Proposal:
     from fotltn.project.toml import FILE
 
     _check_place(folder)
-    proposal = propose(tables, learn)
+    proposal = propose(tables, learn, **asked)
     copied = sum(table.stat().st_size for table in tables) <= LARGE
     folders = {str(table.absolute().parent) for table in tables}
     if not copied and len(folders) > 1:

@@ -7,6 +7,7 @@ function's row has its result in `value`; a relation's row is one of its tuples.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -33,6 +34,7 @@ from fotltn.logic.core import REAL
 
 _COLUMNS = ("predicate", "time", "truth", "trace", "value")
 _UNREAD = ("timestamp",)  # tables of predictions have this column in addition to the time
+_LIKE_TIMES = ("timestamp", "date", "datetime", "day", "hour", "minute", "step", "t", "when")
 
 
 def collect_long(collector: Collector, place: TablePlace, raw: pa.Table) -> None:
@@ -42,10 +44,12 @@ def collect_long(collector: Collector, place: TablePlace, raw: pa.Table) -> None
     complain_of_stamps(collector, place, raw, "time")
     if collector.count > before:
         return
-    table = as_text(place, raw.drop_columns([n for n in _UNREAD if n in raw.column_names]))
-    arguments = _argument_columns(collector, place, table)
+    if "time" in raw.column_names:
+        raw = raw.drop_columns([n for n in _UNREAD if n in raw.column_names])
+    arguments = _argument_columns(collector, place, raw.column_names)
     if arguments is None:
         return
+    table = as_text(place, raw)
     names, codes = encode(table.column("predicate"))
     for row in np.flatnonzero(codes < 0):
         if any(table.column(c)[int(row)].is_valid for c in table.column_names):  # not an empty line
@@ -81,9 +85,10 @@ def _taken(table: pa.Table, rows: Ints) -> pa.Table:
     return table.take(pa.array(rows))
 
 
-def _argument_columns(collector: Collector, place: TablePlace, table: pa.Table) -> list[str] | None:
+def _argument_columns(
+    collector: Collector, place: TablePlace, names: Sequence[str]
+) -> list[str] | None:
     """Return the argument columns in order, or None after reporting bad columns."""
-    names = table.column_names
     doubled = sorted({n for n in names if names.count(n) > 1})
     if doubled:
         collector.complain(place, None, f"the column '{doubled[0]}' occurs twice")
@@ -97,6 +102,9 @@ def _argument_columns(collector: Collector, place: TablePlace, table: pa.Table) 
         return None
     for name in strange:
         near = did_you_mean(name, [*_COLUMNS, "arg1", "arg2"])
+        if re.sub(r"[ _-]", "", name.lower()) in _LIKE_TIMES:
+            what = "there is one already" if "time" in names else f"if '{name}' is one, rename it"
+            near = f"the column of times is called 'time'; {what}"
         message = f"unknown column '{name}'"
         collector.complain(place, None, message, near or f"{expected}, trace, value")
     return None if strange else sorted(arguments, key=lambda n: int(n[3:]))

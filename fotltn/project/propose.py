@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,18 +15,15 @@ from fotltn.project.proposed_rules import ProposedRule, rules_of
 from fotltn.project.proposed_table import (
     WORDS,
     ProposedTable,
-    RowKeys,
     choose_learned,
     fill_roles,
     is_split,
-    keys_of,
-    no_keys,
     no_truth,
     read_table,
     sort_name,
     symbol_name,
-    take,
 )
+from fotltn.project.row_keys import RowKeys, keys_of, no_keys, take
 from fotltn.project.table_columns import Clocked, Role, TableColumn, step_sizes, unique
 
 _MOST, _SOME = 0.9, 0.5  # share of words that must be entity names for a column to name entities
@@ -73,48 +70,74 @@ class Proposal:
         return {**first.as_dict(), **more, "rules": [rule._asdict() for rule in self.rules]}
 
 
-def propose(paths: Path | Sequence[Path], learn: Collection[str] = ()) -> Proposal:
+def propose(
+    paths: Path | Sequence[Path],
+    learn: Collection[str] = (),
+    *,
+    entity: str | None = None,
+    trace: str | None = None,
+    time: str | None = None,
+) -> Proposal:
     """Look at tables and propose what their columns mean.
 
     Args:
         paths: CSV, TSV or Parquet files. A row is about an entity, or an entity at a time; further
             tables may hold entities, relations between them, or events.
         learn: the columns to predict; by default, those with empty cells.
+        entity: the column that names entities, in every table that has it; by default, a guess.
+        trace: the column that names traces, in every table that has it; by default, a guess.
+        time: the column of times, in every table that has it; by default, a guess.
 
     Raises:
-        DataError: a table cannot be read, or there is nothing to learn.
+        DataError: a table cannot be read, there is no such column, a column does not fit, or there
+            is nothing to learn.
     """
     listed = [paths] if isinstance(paths, Path) else list(paths)
     if twice := [p.name for p in listed if [q.name for q in listed].count(p.name) > 1]:
         raise DataError(f"two tables are named '{twice[0]}'; a project needs different names")
     tables = [read_table(path) for path in listed]
-    known = [c.name for t in tables for c in t.columns]
-    for name in learn:
-        if name not in known:
-            place = f"{listed[0]}: no column" if len(listed) == 1 else "no table has a column"
-            raise DataError(f"{place} '{name}'; {name_hint(name, known)}")
+    asked = {Role.ENTITY: entity, Role.TRACE: trace, Role.TIME: time}
+    _ask(tables, learn, {role: name for role, name in asked.items() if name is not None})
     keys = {id(t): keys_of(t, learn) for t in tables}
     main = _labelled(tables, learn, keys)
     tables = [main, *(t for t in tables if t is not main)]
     first = keys[id(main)]
     if len(tables) == 1:
         if first is None:
-            raise DataError(no_keys(main, learn))
+            raise no_keys(main, learn)
         names = 1 if first.entity is None else len(first.entity.words)
         sort = sort_name(main.path.stem if first.entity is None else first.entity.name)
         take(main, first, sort, names)
         fill_roles(main, learn, {sort})
         proposal = Proposal(tables)
-        if (time := first.time) is not None:
-            proposal.step = time.step
-            proposal.origin = None if time.origin is None else time.column.moment(time.origin)
+        if (clock := first.time) is not None:
+            proposal.step = clock.step
+            proposal.origin = None if clock.origin is None else clock.column.moment(clock.origin)
     else:
         proposal = _JoinedProposal(tables, [keys[id(t)] for t in tables], learn).proposal()
         if main.note:
-            raise DataError(no_keys(main, learn))
+            raise no_keys(main, learn)
     choose_learned([t for t in proposal.tables if not t.note], learn)
     proposal.rules = rules_of(main, proposal.tables[1:])
     return proposal
+
+
+def _ask(
+    tables: Sequence[ProposedTable], learn: Collection[str], asked: Mapping[Role, str]
+) -> None:
+    """Note what the user takes columns for."""
+    known = [c for t in tables for c in t.columns]
+    names = list(dict.fromkeys(c.name for c in known))
+    for name in (*learn, *asked.values()):
+        if name not in names:
+            place = f"{tables[0].path}: no column" if len(tables) == 1 else "no table has a column"
+            raise DataError(f"{place} '{name}'; {name_hint(name, names)}")
+    for role, name in asked.items():
+        for column in (c for c in known if c.name == name):
+            if column.asked is not None or name in learn:
+                other = column.asked or Role.LEARNED
+                raise DataError(f"the column '{name}' cannot be both {other} and {role}")
+            column.asked = role
 
 
 def _labelled(
@@ -202,7 +225,7 @@ class _JoinedProposal:
 
     def _by_id(self, table: ProposedTable, keys: RowKeys | None) -> RowKeys | None:
         """Choose the entity column of a table: the one whose words other tables use most."""
-        if keys is None or keys.time is not None or keys.entity is None:
+        if keys is None or keys.time is not None or keys.entity is None or keys.entity.asked:
             return keys
         others = {
             word
@@ -257,8 +280,8 @@ class _JoinedProposal:
         self.sorts.append(_Sort(called or sort_name(head), {head}, words))
 
     def _is_trace(self, column: TableColumn) -> bool:
-        if not self.traces:
-            return False
+        if not self.traces or column.asked is not None:
+            return bool(self.traces) and column.asked is Role.TRACE
         inside = sum(w in self.traces for w in column.words) / max(1, len(column.words))
         named = column.name in self.traces
         return inside >= (_SOME if named else _MOST) and (named or not column.is_number)
@@ -284,7 +307,7 @@ class _JoinedProposal:
             return None
         head = self.time.column.name
         ways = [c for c in table.columns if c.name == head or any(True for _ in c.clocks)]
-        ways.sort(key=lambda c: c.name != head)
+        ways.sort(key=lambda c: (c.asked is not Role.TIME, c.name != head))
         return next((c for c in ways if c.counted_by(self.step, 0) is not None), None)
 
     def _settle(

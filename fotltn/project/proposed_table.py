@@ -1,39 +1,20 @@
-"""Guess what the rows of a table are about, and what its columns mean."""
+"""A table that nobody has described, and what its columns mean."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from itertools import permutations
 from pathlib import Path
-from typing import NamedTuple
 
-import numpy as np
-
-from fotltn.errors import DataError, Diagnostic, listing
+from fotltn.errors import DataError, listing
 from fotltn.grounding.cells import Ints
-from fotltn.project.table_columns import Clocked, Role, TableColumn, read_columns, unique
+from fotltn.grounding.read import TablePlace
+from fotltn.project.table_columns import Role, TableColumn, read_columns
 from fotltn.syntax.hints import KEYWORDS
 
-_NAMES = re.compile(r"(.*[_ ])?(id|name|key|code|number|nr|no)", re.IGNORECASE)
-_TRACES = re.compile(
-    r"(.*[_ ])?(trace|clip|video|episode|session|run|game|match|trial|scene|sequence|recording)s?"
-    r"([_ ]?(id|name|nr|no))?",
-    re.IGNORECASE,
-)
-#: Dates that are not written like 2013-01-31.
-_DATE = re.compile(r"(?!\d{4}-\d\d-)\d{1,4}[./-]\d{1,2}[./-]\d{1,4}(\D|$)")
 _PARTS = ({"train", "training"}, {"val", "valid", "validation", "dev"}, {"test", "testing"})
 WORDS = 20  # a column with at most this many words can be a category
-
-
-class RowKeys(NamedTuple):
-    """The columns that tell rows apart; without an entity, all rows are about the same one."""
-
-    entity: TableColumn | None
-    trace: TableColumn | None
-    time: Clocked | None
 
 
 @dataclass(slots=True, eq=False)
@@ -42,6 +23,7 @@ class ProposedTable:
 
     Args:
         path: the file.
+        place: the places of the rows in the file.
         columns: the columns, with their roles.
         rows: the number of rows.
         sort: the sort of the entities that rows are about.
@@ -59,6 +41,7 @@ class ProposedTable:
     """
 
     path: Path
+    place: TablePlace
     columns: list[TableColumn]
     rows: int
     sort: str = ""
@@ -81,6 +64,10 @@ class ProposedTable:
     def of(self, *roles: Role) -> list[TableColumn]:
         """Return the columns of some roles."""
         return [c for c in self.columns if c.role in roles]
+
+    def asked(self, role: Role) -> TableColumn | None:
+        """Return the column that the user takes for a role, or None."""
+        return next((c for c in self.columns if c.asked is role), None)
 
     def sorts_of(self, columns: Sequence[TableColumn]) -> tuple[str, ...]:
         """Return the sorts of columns that name entities."""
@@ -105,131 +92,8 @@ def read_table(path: Path) -> ProposedTable:
     Raises:
         DataError: the file cannot be read, has no rows, or has a column twice.
     """
-    columns = read_columns(path)
-    return ProposedTable(path, columns, len(columns[0].codes))
-
-
-# --- the entity and time of each row -----------------------------------------------------------
-
-
-def leave_out_repeats(table: ProposedTable) -> None:
-    """Drop rows that equal another in all columns, as other readers of tables do."""
-    rows = np.stack([c.codes for c in table.columns])
-    _, first = np.unique(rows, axis=1, return_index=True)
-    first.sort()
-    for column in table.columns:
-        column.codes, column.values = column.codes[first], column.values[first]
-    table.rows = len(first)
-
-
-def keys_of(table: ProposedTable, learn: Collection[str]) -> RowKeys | None:
-    """Return the columns that tell rows apart, or None; repeated rows are dropped."""
-    if (keys := _keys(table, learn)) is None:
-        leave_out_repeats(table)
-        keys = _keys(table, learn)
-    return keys
-
-
-def _candidates(
-    table: ProposedTable, learn: Collection[str]
-) -> tuple[list[TableColumn], list[TableColumn]]:
-    """Return columns that may name entities, and columns that may be times, likeliest first."""
-    columns = [c for c in table.columns if c.name not in learn]
-    times = [c for c in columns if any(True for _ in c.clocks)]
-    names = [c for c in columns if c not in times and not c.gaps and not c.is_truth]
-    names = [c for c in names if not c.is_number or _NAMES.fullmatch(c.name)]
-    names.sort(key=lambda c: not _NAMES.fullmatch(c.name))
-    times.sort(key=lambda c: c.is_number)  # time stamps are better evidence than numbers
-    return names, times
-
-
-def _keys(table: ProposedTable, learn: Collection[str]) -> RowKeys | None:
-    names, times = _candidates(table, learn)
-    # A value that differs in every row cannot name an entity that occurs at several times.
-    repeated = [c for c in names if len(c.words) < table.rows]
-    for column in times:
-        others = [c for c in times if c is not column]
-        for time in column.clocks:
-            if (keys := _at_times(time, repeated, others)) is not None:
-                return RowKeys(*keys, time)
-    return next((RowKeys(c, None, None) for c in names if unique(c.codes)), None)
-
-
-def no_keys(table: ProposedTable, learn: Collection[str]) -> Diagnostic:
-    """Describe the error that nothing tells rows apart."""
-    names, times = _candidates(table, learn)
-    known = listing([c.name for c in names]) if names else "no column"
-    known += " could name entities"
-    known += f", {listing([c.name for c in times])} could be times" if times else ""
-    hint = (
-        "give every row an id, or an entity and a time: a whole number in a column 'time', a date "
-        "such as 2013-01-31, or a time stamp such as 2013-01-31T17:05; none of these cells may be "
-        "empty"
-    )
-    if dates := [c for c in names if all(_DATE.match(word) for word in c.words)]:
-        column = dates[0]
-        hint = (
-            f"column '{column.name}' has dates such as '{column.words[0]}'; write the year first, "
-            "then the month: 2013-01-31, or 2013-01-31T17:05 with a time of day"
-        )
-    message = f"{table.path}: rows cannot be told apart by an entity and a time: {known}"
-    return Diagnostic(message, hint=hint)
-
-
-def _at_times(
-    time: Clocked, names: Sequence[TableColumn], others: Sequence[TableColumn]
-) -> tuple[TableColumn | None, TableColumn | None] | None:
-    """Return the entity and trace columns that tell rows at the same time apart, or None."""
-    if unique(time.steps):  # one row per time: rows are about one entity, unless ids differ
-        ids = [c for c in names if _NAMES.fullmatch(c.name) or c.is_constant]
-        dense = int(np.ptp(time.steps)) + 1 == len(time.steps)
-        names = ids or ([] if dense else names)
-        if not names:
-            return None, None
-    for entity in names:
-        if unique(entity.codes, time.steps):
-            return entity, None
-    for entity, trace in permutations(names, 2):
-        likely = len(trace.words) < len(entity.words) or bool(_TRACES.fullmatch(trace.name))
-        likely = likely and not _TRACES.fullmatch(entity.name)
-        if likely and unique(entity.codes, trace.codes, time.steps):
-            return entity, trace
-    for entity in names:
-        for trace in others:
-            if unique(entity.codes, trace.codes, time.steps):
-                return entity, trace
-    for entity, trace in permutations(names, 2):
-        if unique(entity.codes, trace.codes, time.steps):
-            return entity, trace
-    return None
-
-
-def take(table: ProposedTable, keys: RowKeys, sort: str, entities: int) -> None:
-    """Record what rows are about, and whether entities come and go.
-
-    Args:
-        table: the table.
-        keys: the columns that tell rows apart.
-        sort: the sort of the entities.
-        entities: the number of entities in all tables.
-    """
-    entity, trace, time = keys
-    points = 1 if time is None else int(time.steps.max()) + 1
-    table.sort, table.entities = sort, entities
-    if entity is not None:
-        many = f"{len(entity.words):,} entit{'y' if len(entity.words) == 1 else 'ies'}"
-        entity.role, entity.why = Role.ENTITY, f"names {many}"
-    if time is not None:
-        table.steps = time.steps
-        why = f"whole numbers up to {points - 1:,}"
-        if time.step is not None:
-            what = "numbers" if time.column.is_number else "time stamps"
-            why = f"{what}, {points - 1:,} steps of {time.step}"
-        time.column.role, time.column.why = Role.TIME, why
-    if trace is not None:
-        trace.role, trace.why = Role.TRACE, f"{len(trace.words):,} traces"
-    traces = 1 if trace is None else len(trace.words)
-    table.presence = time is not None and table.rows < traces * entities * points
+    place, columns = read_columns(path)
+    return ProposedTable(path, place, columns, len(columns[0].codes))
 
 
 def sort_name(name: str) -> str:
@@ -270,17 +134,19 @@ def fill_roles(table: ProposedTable, learn: Collection[str], taken: set[str]) ->
             column.why = f"only '{word}'{empty}; for a predicate, write yes and no"
         elif 2 * column.gaps > table.rows:
             column.why = f"{column.gaps:,} of {table.rows:,} cells are empty"
+        elif column.stamps is not None:
+            column.why = "dates or time stamps, but not the time of the rows"
         elif is_split(column):
             column.why = "assigns rows to training or testing"
         elif table.static and len(column.words) == table.rows and not column.is_number:
-            column.why = "a different word in every row"
+            column.why = f"a different word in every row{_mistaken(table, column)}"
         elif column.is_number:
             column.role, column.why = Role.FEATURE, f"numbers{empty}"
         elif 2 <= len(column.words) <= WORDS:
             column.role, column.why = Role.CATEGORY, f"{len(column.words)} different words{empty}"
-            column.why += _strange(column)
+            column.why += _strange(column) or _mistaken(table, column)
         else:
-            column.why = f"{len(column.words):,} different words"
+            column.why = f"{len(column.words):,} different words{_mistaken(table, column)}"
         if pairs and column.role in (Role.FEATURE, Role.CATEGORY):
             why = "rows are about several entities" if table.arguments else "several rows per time"
             column.role, column.why = Role.UNUSED, f"{column.why}, but {why}"
@@ -299,12 +165,24 @@ def _strange(column: TableColumn) -> str:
     return f"; {listing(words, 3)} {verb} neither true nor false" if words else ""
 
 
+def _mistaken(table: ProposedTable, column: TableColumn) -> str:
+    """Say which cells keep a column from being numbers or times; empty if that is no reason."""
+    mistakes = column.mistakes()
+    rows = [] if mistakes is None else [int(r) for r in mistakes.rows if column.codes[r] >= 0]
+    if mistakes is None or not rows:
+        return ""
+    more = f", and {len(rows) - 1:,} more" if len(rows) > 1 else ""
+    cell = f"'{column.cell(rows[0])}' is not {mistakes.kind} ({table.place.at(rows[0])}{more})"
+    return f"; {cell}; expected {mistakes.expected}, or an empty cell"
+
+
 def no_truth(tables: Sequence[ProposedTable]) -> DataError:
     """Build the error that there is nothing to learn."""
     place = f"{tables[0].path}: no column" if len(tables) == 1 else "no column of any table"
     hint = "add one with 1 and 0, empty if unknown"
     if almost := [c for t in tables for c in t.columns if c.strange_words]:
-        hint = f"leave unknown cells empty: in '{almost[0].name}',{_strange(almost[0])[1:]}"
+        column = min(almost, key=lambda c: (c.is_number, len(c.strange_words)))
+        hint = f"leave unknown cells empty: in '{column.name}',{_strange(column)[1:]}"
     return DataError(f"{place} is true or false, so there is nothing to learn; {hint}")
 
 

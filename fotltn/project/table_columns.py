@@ -14,14 +14,18 @@ import numpy as np
 import pyarrow as pa
 
 from fotltn.errors import DataError
-from fotltn.grounding.cells import TRUTHS, Floats, Ints, encode, numbers
+from fotltn.grounding.cells import TRUTHS, Bools, Floats, Ints, encode, numbers
+from fotltn.grounding.clock import A_STAMP
 from fotltn.grounding.frames import read_sources
 from fotltn.grounding.read import TablePlace, as_text
 from fotltn.grounding.stamps import NO_TIME, holds_stamps, instants, stamp_text, with_zone
 
+#: Names of columns of whole numbers that are times: without a length, then from short to long.
+_COUNTS = ("t", "time", "timestamp", "time[_ ]?step", "when", "step", "tick", "frame")
+_LENGTHS = ("second", "minute", "hour", "period", "round", "day", "week", "month", "year")
 _TIMES = re.compile(
-    r"(t|time|timestamp|when|step|tick|frame|round|period|second|minute|hour|day|week|month|year)s?"
-    r"(_?(no|nr|id))?",
+    rf"(?:{'|'.join(_COUNTS)}|(?P<length>{'|'.join(_LENGTHS)}))s?"
+    r"([_ ]?(no|nr|id|number|index))?",
     re.IGNORECASE,
 )
 #: Units of steps in microseconds, longest first.
@@ -29,6 +33,8 @@ _UNITS = {"d": 86_400 * 10**6, "h": 3_600 * 10**6, "min": 60 * 10**6, "s": 10**6
 #: Common steps, for times that have no step of their own.
 _STEPS = ("1d", "1h", "30min", "15min", "10min", "5min", "1min", "30s", "15s", "10s", "5s", "1s")
 _SPARSE = 4  # time points per distinct time, above which times have no common step
+#: Shares of cells from which the other cells are mistakes: in columns of numbers, and of times.
+_NUMBERS, _MOMENTS = 0.8, 0.5
 
 
 class Role(StrEnum):
@@ -59,6 +65,7 @@ class TableColumn:
         role: what the column is taken for.
         why: the reason, in a few words.
         symbol: the name of the predicate, if the column is one.
+        asked: what the user takes the column for; None to guess.
     """
 
     name: str
@@ -68,6 +75,12 @@ class TableColumn:
     role: Role = Role.UNUSED
     why: str = ""
     symbol: str = ""
+    asked: Role | None = None
+
+    def cell(self, row: int) -> str | None:
+        """Return the content of a cell; None if it is empty."""
+        code = int(self.codes[row])
+        return None if code < 0 else self.words[code]
 
     @property
     def gaps(self) -> int:
@@ -127,17 +140,63 @@ class TableColumn:
     @property
     def clocks(self) -> Iterator[Clocked]:
         """Yield ways to read the cells as times, those with the fewest time points first."""
-        if self.gaps or len(self.words) < 2:
+        named = self.asked is Role.TIME
+        if self.gaps or len(self.words) < (1 if named else 2):
             return
         if (at := self.stamps) is not None:
             yield from self._stamped(at)
-        elif self.is_number and self.is_whole and _TIMES.fullmatch(self.name):
+        elif self.is_number and self.is_whole and (named or self._is_called_time):
             yield self._counted()
+
+    @property
+    def _is_called_time(self) -> bool:
+        return _TIMES.fullmatch(self.name) is not None
+
+    @property
+    def coarseness(self) -> int:
+        """The rank of the times in the column by their length: 0 for steps and times of day."""
+        match, at = _TIMES.fullmatch(self.name), self.stamps
+        if at is not None:
+            return 0 if (at % _UNITS["d"]).any() else 1 + _LENGTHS.index("day")
+        length = None if match is None else match["length"]
+        return 0 if length is None else 1 + _LENGTHS.index(length.lower())
+
+    def mistakes(self) -> Mistakes | None:
+        """Return the cells that do not fit a column that is otherwise times or numbers, or None.
+
+        In a column that the user takes for the time, all cells must be times.
+        """
+        there = self.codes >= 0
+        if not there.any():
+            return None
+        text = pa.chunked_array([pa.array(self.words)])
+        moment = there & (instants(text) != NO_TIME)[self.codes]
+        number = np.isfinite(self.values)
+        is_whole = number & (self.values >= 0) & (self.values == np.floor(self.values))
+        enough = _MOMENTS * there.sum()
+        named = self.asked is Role.TIME
+        if moment.sum() > enough:
+            zoned = moment & with_zone(text)[self.codes]
+            usual = bool(2 * zoned.sum() > moment.sum())
+            right = moment & (zoned == usual)
+            what, kind = "a date or time stamp", "a time"
+            if (moment & ~right).any():
+                what += " with a time zone" if usual else " without a time zone"
+                kind = "a time like the others"
+            example = self.words[self.codes[np.flatnonzero(right)[0]]]
+            return _mistakes(~right, kind, f"{what}, like '{example}'")
+        if named or (self._is_called_time and is_whole.sum() > enough):
+            expected = "a whole number of at least 0"
+            expected += "" if is_whole.any() else f", or {A_STAMP}"
+            return _mistakes(~is_whole, "a time", expected)
+        if not self.is_number and number.sum() >= _NUMBERS * there.sum():
+            return _mistakes(there & ~number, "a number", "a number such as 1234.5")
+        return None
 
     def _stamped(self, at: Ints) -> Iterator[Clocked]:
         """Yield a clock whose step divides all times or, if that is too short, common steps."""
         since = at - at.min()
-        apart = int(np.gcd.reduce(since))
+        apart = int(np.gcd.reduce(since)) or _UNITS["d"]
         unit = next((u for u, size in _UNITS.items() if apart % size == 0), None)
         if unit is not None and since.max() // apart < _SPARSE * len(self.words):
             yield Clocked(self, f"{apart // _UNITS[unit]}{unit}", (since // apart)[self.codes])
@@ -155,7 +214,7 @@ class TableColumn:
         since = values - values.min()
         if values.min() <= since.max():
             return Clocked(self, None, values)
-        apart = int(np.gcd.reduce(since))
+        apart = int(np.gcd.reduce(since)) or 1
         return Clocked(self, str(apart), since // apart)
 
     def counted_by(self, step: str | None, origin: int) -> Ints | None:
@@ -194,6 +253,24 @@ class TableColumn:
         return np.where(self.codes < 0, np.nan, true[self.codes].astype(np.float64))
 
 
+class Mistakes(NamedTuple):
+    """Cells that do not fit the rest of their column.
+
+    Args:
+        rows: their rows.
+        kind: what they are not, such as "a number".
+        expected: what would be right.
+    """
+
+    rows: Ints
+    kind: str
+    expected: str
+
+
+def _mistakes(wrong: Bools, kind: str, expected: str) -> Mistakes | None:
+    return Mistakes(np.flatnonzero(wrong), kind, expected) if wrong.any() else None
+
+
 class Clocked(NamedTuple):
     """A column that is read as times.
 
@@ -217,8 +294,8 @@ def step_sizes(step: str) -> tuple[int, int]:
     return int(many) * _UNITS[unit], _UNITS[unit]
 
 
-def read_columns(path: Path) -> list[TableColumn]:
-    """Read the columns of a table.
+def read_columns(path: Path) -> tuple[TablePlace, list[TableColumn]]:
+    """Read the columns of a table; also return the place of its rows.
 
     Raises:
         DataError: the file cannot be read, has no rows, or has a column twice.
@@ -228,7 +305,7 @@ def read_columns(path: Path) -> list[TableColumn]:
         raise DataError(f"{path}: there are no rows")
     if twice := [n for n in table.column_names if table.column_names.count(n) > 1]:
         raise DataError(f"{path}: the column '{twice[0]}' occurs twice")
-    return [_column(place, table.select([name])) for name in table.column_names]
+    return place, [_column(place, table.select([name])) for name in table.column_names]
 
 
 def _column(place: TablePlace, table: pa.Table) -> TableColumn:

@@ -177,10 +177,10 @@ def rooms(when: Callable[[int], object], *, hours: int = 30, **more: object) -> 
     return pa.Table.from_pylist(rows)
 
 
-def trains(folder: Path, path: Path) -> fotltn.Model:
+def trains(folder: Path, path: Path, **asked: str) -> fotltn.Model:
     """The model of a project that is proposed."""
     folder.mkdir()
-    proposal = propose(path)
+    proposal = propose(path, **asked)
     (folder / "theory.fot").write_text(theory_text(proposal))
     text = project_text(proposal, str(path.parent)).replace("epochs = 300", "epochs = 2")
     (folder / "project.toml").write_text(text)
@@ -338,12 +338,14 @@ WRONG: dict[str, tuple[list[str], list[list[object]], str]] = {
     "some times with a zone": (
         ["who", "when", "late"],
         [[w, t, 1] for w in "ab" for t in ("2024-01-01T00:00", "2024-01-01T01:00Z")],
-        "'who', 'when' could name entities\n.*an entity and a time: a whole number",
+        "t.csv:3, column 'when': '2024-01-01T01:00Z' is not a time like the others; expected a "
+        "date or time stamp without a time zone, like '2024-01-01T00:00'",
     ),
     "the same at one time": (
         ["who", "when", "late"], [["a", "2024-01-01", 1], ["a", "2024-01-01", 0],
                                   ["b", "2024-01-02", 0]],
-        "'who' could name entities, 'when' could be times",
+        r"have the same 'who' and 'when': \S+t.csv:2 and \S+t.csv:3 \('a', '2024-01-01'\)"
+        "\n.*keep one row for each entity and time",
     ),
     "a column twice": (["who", "who", "late"], [["a", "b", 1]], "'who' occurs twice"),
 }  # fmt: skip

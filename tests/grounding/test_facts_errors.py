@@ -64,6 +64,18 @@ BAD = {
         "predicate,arg1,weight\nCar,a,2",
         f"f.csv: unknown column 'weight'~{COLUMNS}, trace, value",
     ),
+    **{
+        f"times in the column {n}": (
+            f"predicate,arg1,{n}\nStop,a,2024-01-01",
+            f"f.csv: unknown column '{n}'~the column of times is called 'time'; if '{n}' is one, "
+            "rename it",
+        )
+        for n in ("timestamp", "date", "DateTime", "time stamp")
+    },
+    "two columns of times": (
+        "predicate,arg1,time,date\nStop,a,0,2024-01-01",
+        "f.csv: unknown column 'date'~the column of times is called 'time'; there is one already",
+    ),
     "too many arguments": (
         "Stop,a,b,0,",
         "f.csv:2: 'Stop' takes 1 argument, but arg2 is 'b'",
@@ -218,6 +230,18 @@ def test_parquet_columns_that_are_neither_text_nor_numbers(tmp_path, cells, kind
     parquet.write_table(pa.table({"predicate": ["Car"], "arg1": cells}), tmp_path / "f.parquet")
     wanted = f"cannot read f.parquet: column 'arg1' has the type {kind}, not text or numbers"
     assert message([tmp_path / "f.parquet"]) == f"error: {wanted}"
+
+
+def test_a_parquet_column_of_time_stamps_is_not_called_time(tmp_path):
+    """Only beside the time is a column `timestamp` left unread, as in predictions."""
+    stamps = pa.array([0], pa.timestamp("us"))
+    facts = pa.table({"predicate": ["Stop"], "arg1": ["a"], "timestamp": stamps})
+    parquet.write_table(facts, tmp_path / "f.parquet")
+    assert message([tmp_path / "f.parquet"]).startswith(
+        "error: f.parquet: unknown column 'timestamp'\n      = the column of times is called 'time'"
+    )
+    parquet.write_table(facts.append_column("time", [[0]]), tmp_path / "f.parquet")
+    assert read_facts([tmp_path / "f.parquet"], SIGNATURE).lengths == (1,)
 
 
 SUFFIXES = ".csv, .tsv, .csv.gz, .tsv.gz, .parquet, .pq, .sql"
