@@ -27,7 +27,7 @@ def doubt(
     predicate: Annotated[
         list[str] | None,
         typer.Option(
-            "--predicate", metavar="<text>", help="Only labels of this predicate; repeatable."
+            "--predicate", metavar="<str>", help="Only labels of this predicate; repeatable."
         ),
     ] = None,
     above: Annotated[

@@ -43,7 +43,7 @@ def evaluate(
         list[str] | None,
         typer.Option(
             "--formula",
-            metavar="<text>",
+            metavar="<str>",
             help="A formula instead of the axioms; its free variables become rows. Repeatable.",
         ),
     ] = None,

@@ -46,7 +46,7 @@ def new(
     learn: Annotated[
         list[str] | None,
         typer.Option(
-            "--learn", metavar="<text>", help="With --from: a column to predict; repeatable."
+            "--learn", metavar="<str>", help="With --from: a column to predict; repeatable."
         ),
     ] = None,
     entity: Annotated[

@@ -39,7 +39,7 @@ def plan(
         list[str] | None,
         typer.Option(
             "--size",
-            metavar="<text>",
+            metavar="<str>",
             help="The number of entities of a sort or tuples of a relation: agent=10000.",
         ),
     ] = None,
@@ -51,7 +51,7 @@ def plan(
         list[str] | None,
         typer.Option(
             "--facts",
-            metavar="<text>",
+            metavar="<str>",
             help="A predicate given as that many facts: Close=20000000.",
         ),
     ] = None,

@@ -30,7 +30,7 @@ def predict(
     ] = None,
     predicate: Annotated[
         list[str] | None,
-        typer.Option("--predicate", metavar="<text>", help="Only this predicate; repeatable."),
+        typer.Option("--predicate", metavar="<str>", help="Only this predicate; repeatable."),
     ] = None,
     decide: Annotated[
         bool,

@@ -75,7 +75,7 @@ def rules(
         list[str] | None,
         typer.Option(
             "--presence",
-            metavar="<text>",
+            metavar="<str>",
             help="For a theory: a predicate that is true where an entity is present; repeatable.",
         ),
     ] = None,
@@ -103,7 +103,7 @@ def rules(
     formula: Annotated[
         list[str] | None,
         typer.Option(
-            "--formula", metavar="<text>", help="A rule instead of the axioms; repeatable."
+            "--formula", metavar="<str>", help="A rule instead of the axioms; repeatable."
         ),
     ] = None,
     semantics: Annotated[

@@ -96,7 +96,7 @@ def watch(
         list[str] | None,
         typer.Option(
             "--presence",
-            metavar="<text>",
+            metavar="<str>",
             help="A predicate that is true where an entity is present; repeatable.",
         ),
     ] = None,

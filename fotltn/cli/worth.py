@@ -16,7 +16,7 @@ def worth(
     project: ProjectFolder,
     axiom: Annotated[
         list[str] | None,
-        typer.Option("--axiom", metavar="<text>", help="Only this axiom; repeatable."),
+        typer.Option("--axiom", metavar="<str>", help="Only this axiom; repeatable."),
     ] = None,
     folds: Annotated[
         int,
