@@ -232,9 +232,9 @@ def _overall(rows: Sequence[ValueRow], semantics: Semantics) -> ValueRow:
     values: list[float | bool | None] = []
     for place in range(max(len(row.values) for row in rows)):
         here = [row.values[place] for row in rows if place < len(row.values)]
-        kept = [u for u in here if u is not None and not math.isnan(u)]
+        degrees = [u for u in here if u is not None and not math.isnan(u)]
         dtype = torch.bool if semantics.boolean else torch.float64
-        values.append(over_traces(torch.tensor(kept, dtype=dtype), semantics).item())
+        values.append(over_traces(torch.tensor(degrees, dtype=dtype), semantics).item())
     counted = [row.true for row in rows if row.true is not None]
     true = TrueCells(*map(sum, zip(*counted, strict=True))) if len(counted) == len(rows) else None
     return replace(rows[0], trace="(all)", times=range(len(values)), values=values, true=true)

@@ -120,7 +120,7 @@ def violations(
         _show_explanations(reasons, several=view.tables.batch > 1)
 
 
-class _Rates(NamedTuple):
+class _ViolationRates(NamedTuple):
     """How often an axiom is violated.
 
     Args:
@@ -143,16 +143,18 @@ class _Rates(NamedTuple):
             yield f"Violated: {share(self.rate)} of all cells, {where} ({numbers})."
 
 
-def _rates(cells: Cells) -> _Rates:
+def _rates(cells: Cells) -> _ViolationRates:
     """Count violations as `fotltn rules` counts them; without rates if the budget is too small."""
     try:
         counts = cells.counts()
     except LimitError:
-        return _Rates(None)
+        return _ViolationRates(None)
     if cells.prefix.rule is None:
-        return _Rates(counts.tally.rate)
+        return _ViolationRates(counts.tally.rate)
     support = int(counts.support.sum())
-    return _Rates(counts.tally.rate, support, counts.tally.violated / support if support else None)
+    return _ViolationRates(
+        counts.tally.rate, support, counts.tally.violated / support if support else None
+    )
 
 
 def _crisp(view: View, axiom: str | None, as_json: bool) -> None:
