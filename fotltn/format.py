@@ -8,6 +8,8 @@ from typing import Any
 
 #: The text for a missing value.
 NONE = "–"
+#: The text for the value of an entity that is not present.
+ABSENT = "absent"
 
 
 def number(value: float | None, digits: int = 3) -> str:

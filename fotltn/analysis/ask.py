@@ -11,12 +11,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from fotltn.analysis.presence import absent_where_used
 from fotltn.analysis.shared_values import shared_values
 from fotltn.analysis.view import View
 from fotltn.decisions import two_valued
 from fotltn.errors import BuildError
 from fotltn.evaluation import Time, present, time_point
-from fotltn.format import cell_words, degree
+from fotltn.format import ABSENT, cell_words, degree
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedFormula, check_formula
 from fotltn.logic.parts import predicates_in
@@ -50,6 +51,8 @@ class Answer:
         low: for probabilities, the lower ends of 95 % intervals.
         high: the upper ends of these intervals.
         worlds: for probabilities, the number of sampled worlds that were counted in each trace.
+        absent: where an entity is not present when the formula uses it; None if no entity comes or
+            goes.
     """
 
     text: str
@@ -61,10 +64,11 @@ class Answer:
     low: Tensor | None = None
     high: Tensor | None = None
     worlds: tuple[int, ...] = ()
+    absent: Tensor | None = None
 
     def __repr__(self) -> str:
         """Return the number of values, and their range."""
-        values = [value for row in self.bindings() for value in row.values]
+        values = [value for row in self.bindings() for value in row.seen]
         ends = "" if not values else f" from {degree(min(values))} to {degree(max(values))}"
         return f"<{self.text}: {len(values):,} value{'s' * (len(values) != 1)}{ends}>"
 
@@ -77,29 +81,33 @@ class Answer:
         rows: list[list[object]] = []
         for row in itertools.islice(self.bindings(), _SHOWN):
             said = cell_words(row.binding)
-            low, high = min(row.values), max(row.values)
-            degrees: list[object] = [bar(row.values[0])]
+            low, high = (end(row.seen, default=None) for end in (min, max))
+            shown = [math.nan if value is None else value for value in row.values]
+            degrees: list[object] = [bar(shown[0])]
             if over_time:
-                said = f"{said}: from {degree(low)} to {degree(high)}"
-                degrees = [strip(row.values, said=said), degree(low), degree(high)]
+                said = f"{said}: from {degree(low)} to {degree(high)}" if row.seen else said
+                degrees = [strip(shown, said=said), degree(low), degree(high)]
+            elif not row.seen:
+                degrees = [ABSENT, *([""] * (self.low is not None))]
             elif row.intervals is not None:
                 degrees.append(" to ".join(map(degree, row.intervals[0])))
             rows.append([*([row.trace] if several else []), *row.binding.values(), *degrees])
         total = math.prod(self.tensor.shape[:-1])
         rest = f"{total - len(rows):,} more rows" if len(rows) == _SHOWN < total else ""
-        shown = code(show(parse_formula(self.text), "unicode"))
-        return table(heads, rows, left=["trace", *variables, "over time"], caption=shown) + text(
-            rest
-        )
+        caption = code(show(parse_formula(self.text), "unicode"))
+        left = ["trace", *variables, "over time"]
+        return table(heads, rows, left=left, caption=caption) + text(rest)
 
     def rows(self) -> Iterator[dict[str, object]]:
         """Yield a row for each trace, binding and time: variables, `trace`, `time`, `value`.
 
-        Probabilities also have `low` and `high`. Bindings to entities that a trace lacks are left
-        out.
+        Probabilities also have `low` and `high`. Entities that a trace lacks, or that are not
+        present when the formula uses them, are left out.
         """
         for row in self.bindings():
             for place, (time, value) in enumerate(zip(self.times, row.values, strict=False)):
+                if value is None:
+                    continue
                 ends: dict[str, float] = {}
                 if row.intervals is not None:
                     ends = dict(zip(ENDS, row.intervals[place], strict=True))
@@ -117,6 +125,9 @@ class Answer:
                 if here and None not in named.values():
                     at = (trace, *place)
                     values, intervals = self.tensor[at][:here].tolist(), None
+                    if self.absent is not None:
+                        absent = self.absent[at][:here].tolist()
+                        values = [None if a else v for v, a in zip(values, absent, strict=True)]
                     if self.low is not None and self.high is not None:
                         ends = (end[at][:here].tolist() for end in (self.low, self.high))
                         intervals = list(zip(*ends, strict=True))
@@ -127,13 +138,19 @@ class Answer:
 class BoundValues(NamedTuple):
     """The names of a trace and of the entities of variables, with the values of a formula.
 
-    Probabilities also have intervals.
+    A value is None where an entity is not present when the formula uses it. Probabilities also have
+    intervals.
     """
 
     trace: str
     binding: dict[str, str]
-    values: list[float]
+    values: list[float | None]
     intervals: list[tuple[float, float]] | None = None
+
+    @property
+    def seen(self) -> list[float]:
+        """The values where all entities are present."""
+        return [value for value in self.values if value is not None]
 
 
 def ask(view: View, formula: str | Formula, *, at: Time = 0) -> Answer:
@@ -180,5 +197,9 @@ def answers(
         free = formulas[name].free
         shown = present(value, free, tables, at=at, batched=True)
         shown = shown if point is None else shown.unsqueeze(-1)
-        every[name] = Answer(name, free, shown, times, lengths, tables.names)
+        absent = absent_where_used(free, cores[name], tables)
+        every[name] = Answer(
+            name, free, shown, times, lengths, tables.names,
+            absent=None if absent is None else absent[..., times],
+        )  # fmt: skip
     return every

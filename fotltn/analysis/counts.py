@@ -57,6 +57,16 @@ class Counts:
     base_true: ByTrace
 
     @property
+    def decided(self) -> ByTrace:
+        """The cells that are true or false, whatever ends of traces and labels leave open."""
+        return self.cells - self.undecided - self.unlabelled
+
+    @property
+    def true(self) -> ByTrace:
+        """The decided cells that are true: the antecedent is false, or the consequent is true."""
+        return self.decided - (self.support - self.held)
+
+    @property
     def tally(self) -> CellTally:
         """Return the tally of all traces, in two-valued logic."""
         numbers = (self.cells, self.support - self.held, self.undecided, self.absent)

@@ -16,15 +16,24 @@ from torch import Tensor
 from fotltn.analysis.axes import columns
 from fotltn.logic import core as c
 from fotltn.logic.span import HERE, TimeSpan, times_of_use
-from fotltn.semantics.tables import Tables, Value
+from fotltn.semantics.tables import Tables, Value, spread
+
+#: All time points of a trace.
+ANY_TIME = TimeSpan(None, None)
 
 
 def present_where_used(
-    axes: tuple[c.Axis, ...], body: c.Formula, tables: Tables
+    axes: tuple[c.Axis, ...], body: c.Formula, tables: Tables, *, static: TimeSpan = HERE
 ) -> tuple[Value, ...]:
     """Where entities are present when the body of a formula uses them, a mask for each use.
 
     Masks have the visible places of an axis.
+
+    Args:
+        axes: the axes of the entities.
+        body: the formula.
+        tables: the tables, with the presence of entities.
+        static: when an entity must be present of which only static facts are used.
     """
     seen = {axis: slice(*tables.cuts.get(axis, (None, None))) for axis in axes}
     used = times_of_use(body, _moves(tables)) if tables.present else {}
@@ -32,8 +41,25 @@ def present_where_used(
         Value((axis,), _within(present, span, tables)[:, seen[axis]])
         for axis in axes
         for present, column in _presence(axis, tables)
-        for span in used.get((axis, column), {HERE})
+        for span in used.get((axis, column), {static})
     )
+
+
+def absent_where_used(
+    free: tuple[c.Axis, ...], formula: c.Formula, tables: Tables
+) -> Tensor | None:
+    """Where an entity is not present when a formula uses it, shape `(trace, *free, time)`.
+
+    Static facts are about entities that are present at any time. None if no entity comes or goes.
+    """
+    masks = present_where_used(free, formula, tables, static=ANY_TIME)
+    if not masks:
+        return None
+    shape = (tables.batch, *map(tables.size, free), tables.horizon)
+    absent = torch.zeros(shape, dtype=torch.bool, device=tables.lengths.device)
+    for mask in masks:
+        absent |= ~spread(mask, free)
+    return absent
 
 
 def _moves(tables: Tables) -> Callable[[c.Core], bool]:
@@ -41,6 +67,8 @@ def _moves(tables: Tables) -> Callable[[c.Core], bool]:
 
     def moves(node: c.Core) -> bool:
         if isinstance(node, c.Atom):
+            if node.predicate not in tables.predicates:  # in sampled worlds, what is learned
+                return not tables.signature.predicates[node.predicate].static
             return tables.table(node.predicate).shape[-1] > 1
         return isinstance(node, c.Apply) and tables.function(node.function).shape[-1] > 1
 

@@ -94,7 +94,8 @@ def ask(
     rows = value_rows(formula, answer)
     if order is not Order.NAME:
         rows = [row.at(place) for row in rows for place in range(len(row.values))]
-        rows.sort(key=lambda row: row.values[0] or 0, reverse=order is Order.HIGHEST)
+        sign = -1 if order is Order.HIGHEST else 1  # and absent entities come last
+        rows.sort(key=lambda row: (row.values[0] is None, sign * (row.values[0] or 0)))
     rows = rows[:top]
     several = len(asked.facts.traces) > 1
     if as_json:

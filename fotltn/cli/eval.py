@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,8 +24,9 @@ from fotltn.cli.options import (
     Timezone,
 )
 from fotltn.cli.output import as_bytes, emit_json, time_point, warn
-from fotltn.cli.values import ValueRow, show_values, value_rows
-from fotltn.errors import DataError
+from fotltn.cli.tables import say
+from fotltn.cli.values import TrueCells, ValueRow, show_values, value_rows
+from fotltn.errors import DataError, LimitError
 from fotltn.logic.check import CheckedFormula, CheckedTheory, check_formula
 from fotltn.logic.check import check as check_theory
 from fotltn.semantics.config import check_threshold, only_p, semantics_of
@@ -33,7 +36,14 @@ from fotltn.syntax.parse import parse_formula
 if TYPE_CHECKING:
     from fotltn.analysis.view import View
     from fotltn.evaluation import Time
+    from fotltn.semantics.config import Semantics
     from fotltn.semantics.tables import Tables
+
+_TRUE_CELLS = (
+    "True cells: the bindings and times at which a formula is true, where {}. "
+    "Share: of all its cells."
+)
+_OVERALL = "Trace (all): all traces together, as forall would take them."
 
 
 def evaluate(
@@ -67,7 +77,9 @@ def evaluate(
 ) -> None:
     """Evaluate a theory's axioms, or other formulas, on facts.
 
-    A fact that no row states is false. Exit status: 0 if everything could be evaluated, 1 if the
+    A fact that no row states is false. At time 0, the cells (bindings and times) at which a
+    formula without free variables is true are counted, too, with degrees of at least 0.5 as true.
+    Exit status: 0 if everything could be evaluated, 1 if the
     input has errors, 2 for a wrong call.
     """
     meaning = semantics_of(semantics, p)
@@ -99,14 +111,20 @@ def evaluate(
         told = read.each("values", of_block)
         _check_time(time, max(points for _, points in told))
         blocks, several, odd = [some for some, _ in told], on_disk.total > 1, on_disk.how.warnings
+        rule = read.rule
     else:
         view = stated_view(checked, facts, horizon=horizon, clock=clock)
         view = view.under(semantics=meaning, threshold=threshold, budget=room)
         _check_time(time, view.tables.horizon)
         blocks, several, odd = [rows_of(view)], view.tables.batch > 1, view.warnings
-    rows = [row for of_goal in zip(*blocks, strict=True) for some in of_goal for row in some]
-    # Formulas may use symbols that no axiom uses, so "not used" would mislead.
-    warnings = (*(() if formula else checked.warnings), *odd)
+        rule = view.rule
+    by_goal = [[row for some in of_goal for row in some] for of_goal in zip(*blocks, strict=True)]
+    rows = [row for of_goal in by_goal for row in of_goal]
+    overall = [
+        _overall(of_goal, meaning)
+        for (_, goal), of_goal in zip(goals, by_goal, strict=True)
+        if not goal.free
+    ]
     if as_json:
         emit_json(
             {
@@ -114,18 +132,30 @@ def evaluate(
                 "semantics": meaning.name,
                 "p": "inf" if only_p(meaning) == float("inf") else only_p(meaning),
                 "at": "all" if time is None else time,
-                "results": [
-                    {"formula": row.formula, **row.place(several=several),
-                     **({"values": row.values} if time is None else {"value": row.values[0]})}
-                    for row in rows
-                ],
-                "diagnostics": [w.as_dict() for w in warnings],
+                "results": [_as_dict(row, time, several=several) for row in rows],
+                "overall": [_as_dict(row, time, several=False) for row in overall],
+                "diagnostics": [w.as_dict() for w in odd],
             }
-        )  # fmt: skip
+        )
         return
-    warn(warnings)
+    warn(odd)
     times = range(max((len(row.values) for row in rows), default=0)) if time is None else [time]
-    show_values(rows, times, several=several, digits=digits)
+    last = overall if several else []
+    show_values(rows, times, several=several, digits=digits, overall=last)
+    legend = [_TRUE_CELLS.format(rule)] if any(row.true for row in rows) else []
+    legend += [_OVERALL] if last else []
+    if legend:
+        print()
+        say(*legend)
+
+
+def _as_dict(row: ValueRow, time: int | None, *, several: bool) -> dict[str, object]:
+    """Return a row as data."""
+    values = {"values": row.values} if time is None else {"value": row.values[0]}
+    cells: dict[str, object] = {}
+    if row.true is not None:
+        cells = {"cells": row.true.cells, "true_cells": row.true.true, "share": row.true.share}
+    return {"formula": row.formula, **row.place(several=several), **values, **cells}
 
 
 def _check_time(time: int | None, horizon: int) -> None:
@@ -157,7 +187,7 @@ def _refuse_degrees(view: View, goals: list[tuple[str, CheckedFormula]]) -> None
 def _rows(
     view: View, goals: list[tuple[str, CheckedFormula]], time: int | None
 ) -> list[list[ValueRow]]:
-    """Yield the values of each goal, except in traces that end before the requested time."""
+    """Return the values of each goal, except in traces that end before the requested time."""
     from fotltn.analysis.ask import answers
 
     tables, rows = view.tables, []
@@ -169,10 +199,42 @@ def _rows(
     ended = set()
     if time is not None:
         ended = {tables.names.trace(n) for n in range(tables.batch) if time >= tables.length(n)}
-    for name, _ in goals:
+    for name, goal in goals:
         answer = every[name] if time is None else replace(every[name], lengths=full)
-        rows.append([
-            replace(row, times=[time or 0], values=[None]) if row.trace in ended else row
+        of_goal = [
+            replace(row, times=[time or 0], values=[math.nan]) if row.trace in ended else row
             for row in value_rows(name, answer)
-        ])  # fmt: skip
+        ]
+        if time == 0 and not goal.free:
+            counted = zip(of_goal, _true_cells(view, name, goal), strict=True)
+            of_goal = [replace(row, true=true) for row, true in counted]
+        rows.append(of_goal)
     return rows
+
+
+def _true_cells(view: View, name: str, goal: CheckedFormula) -> Sequence[TrueCells | None]:
+    """Count for each trace where a formula is true; the ends of traces are final, as in values."""
+    cells = replace(view.under(end="final").cells(goal), name=name)
+    try:
+        counts = cells.counts()
+    except LimitError:
+        return [None] * view.tables.batch
+    each = zip(counts.true.tolist(), counts.decided.tolist(), strict=True)
+    return [TrueCells(int(true), int(every)) for true, every in each]
+
+
+def _overall(rows: Sequence[ValueRow], semantics: Semantics) -> ValueRow:
+    """Join the rows of a formula without free variables: all traces together, as by ∀."""
+    import torch
+
+    from fotltn.evaluation import over_traces
+
+    values: list[float | bool | None] = []
+    for place in range(max(len(row.values) for row in rows)):
+        here = [row.values[place] for row in rows if place < len(row.values)]
+        degrees = [u for u in here if u is not None and not math.isnan(u)]
+        dtype = torch.bool if semantics.boolean else torch.float64
+        values.append(over_traces(torch.tensor(degrees, dtype=dtype), semantics).item())
+    counted = [row.true for row in rows if row.true is not None]
+    true = TrueCells(*map(sum, zip(*counted, strict=True))) if len(counted) == len(rows) else None
+    return replace(rows[0], trace="(all)", times=range(len(values)), values=values, true=true)

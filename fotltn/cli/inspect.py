@@ -123,7 +123,7 @@ def inspect(
     def ready(state: WebState, address: Address) -> None:
         if not as_json:
             for side in state.sides:
-                warn(side.warnings)
+                warn(side.view.warnings)
         announce(" and ".join(side.name for side in state.sides), address)
 
     secret = None if open_to_all else token or new_token()

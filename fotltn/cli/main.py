@@ -38,6 +38,7 @@ from fotltn.cli.worlds import worlds
 from fotltn.cli.worth import worth
 from fotltn.errors import FotError, InterruptedTrainingError, LimitError
 from fotltn.stop import prompt
+from fotltn.syntax.operators import Temporal
 
 #: Commands that were renamed, by their old name.
 _RENAMED = {"evaluate": "score", "query": "ask", "explain": "plan"}
@@ -96,10 +97,28 @@ _COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
     },
     "The paper": {"reproduce": reproduce},
 }  # fmt: skip
+#: Commands that take formulas; their help ends with the operators.
+_TAKE_FORMULAS = {"eval", "rules", "ask"}
+
+
+def _operators() -> str:
+    """Return the operators of formulas, for the end of a command's help."""
+    past, future = (
+        ", ".join(f"{o.ascii} {o.value.words}" for o in Temporal if o.value.past is past)
+        for past in (True, False)
+    )
+    return (
+        f"Formulas: !a, a & b, a | b, a -> b, a <-> b, forall x. a, exists x. a. Future: {future}. "
+        f"Past: {past}. Bounds: F[<=3] a, G[2,5] a, a U[>=2] b. Without the present: F+ a. More: "
+        "the page 'Cheat sheet' of the documentation, docs/cheatsheet.md."
+    )
+
+
 for _task, _commands in _COMMANDS.items():
     for _name, _command in _commands.items():
         _more = {"ignore_unknown_options": True} if _command is reproduce else None
-        app.command(_name, context_settings=_more, rich_help_panel=_task)(_command)
+        _epilog = _operators() if _name in _TAKE_FORMULAS else None
+        app.command(_name, context_settings=_more, rich_help_panel=_task, epilog=_epilog)(_command)
 
 
 def _version(value: bool) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fotltn.cli.options import Exponent, Horizon, StepsFile, TheoryFile
-from fotltn.cli.output import INTERRUPTED, VIOLATED, raw, warn
+from fotltn.cli.output import INTERRUPTED, VIOLATED, raw
 from fotltn.cli.tables import add, grid, say, show
 from fotltn.errors import DataError
 from fotltn.format import NONE, cell_words, degree
@@ -89,8 +89,6 @@ def monitor(
             values="none" if crisp_only else "all" if history else "constant",
             values_every=every or (1 if as_json else None),
         )  # fmt: skip
-        if not as_json:
-            warn(checked.warnings)
         _say_what_grows(watched, history)
         printer = _Printer(watched, as_json)
         interrupted = False

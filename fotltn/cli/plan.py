@@ -105,7 +105,6 @@ def plan(
         start = {"ok": True, "theory": str(theory), "semantics": meaning.name}
         emit_json({**start, **shown, "seconds": seconds})
         return
-    warn(checked.warnings)
     print(text)
     if seconds is not None:
         words = {"values": "", "with_gradients": " with gradients"}
@@ -143,7 +142,7 @@ def _plan_project(path: Path, *, posterior: bool, timed: bool, as_json: bool) ->
     if as_json:
         emit_json({"ok": True, "project": str(path), "method": "gradient", **made.as_dict()})
         return
-    warn((*built.world.theory.warnings, *built.world.facts.warnings))
+    warn(built.world.facts.warnings)
     print(", ".join(filter(None, ["learns by gradients", built.chosen])))
     for line in made.explain():
         print(line)
@@ -165,7 +164,7 @@ def _plan_sampling(path: Path, built: Built, *, timed: bool, as_json: bool) -> N
         plan = {**made.as_dict(), "networks": seen}
         emit_json({"ok": True, "project": str(path), **plan, "seconds": seconds})
         return
-    warn((*built.world.theory.warnings, *built.world.facts.warnings))
+    warn(built.world.facts.warnings)
     for line in explain(made):
         print(line)
     if networks is not None:

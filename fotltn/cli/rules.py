@@ -157,11 +157,9 @@ def rules(
             "ok": True, "part": part, "semantics": meaning.name, **view.rule.as_dict(),
             "end": how.end, "resamples": resamples, "seed": seed, "traces": traces,
             "rules": [line.as_dict() for line in lines],
-            "warnings": [w.as_dict() for w in (*how.theory.warnings, *how.warnings)],
+            "warnings": [w.as_dict() for w in how.warnings],
         })  # fmt: skip
         return
-    # Formulas may use symbols that no axiom uses, so "not used" would mislead.
-    warn(() if formula else how.theory.warnings)
     warn(how.warnings)
     _print(lines)
 

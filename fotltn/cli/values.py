@@ -4,18 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from fotltn.cli.tables import add, grid, show
-from fotltn.format import degree
+from fotltn.format import ABSENT, count, degree, share
 
 if TYPE_CHECKING:
     from fotltn.analysis.ask import Answer
 
 
+class TrueCells(NamedTuple):
+    """At how many cells a formula is true in two-valued logic, of how many."""
+
+    true: int
+    cells: int
+
+    @property
+    def share(self) -> float | None:
+        """The share of cells at which it is true; None if there are no cells."""
+        return self.true / self.cells if self.cells else None
+
+
 @dataclass(frozen=True, slots=True)
 class ValueRow:
-    """The values of a formula over time, at one binding of its free variables in one trace."""
+    """The values of a formula over time, at one binding of its free variables in one trace.
+
+    Args:
+        formula: the name of the formula, or its text.
+        trace: the name of the trace.
+        binding: the entities of its free variables.
+        times: the time points.
+        values: its values; None where an entity is not present, NaN where the trace has ended.
+        intervals: for probabilities, their 95 % intervals.
+        true: at how many cells it is true; None if they were not counted.
+    """
 
     formula: str
     trace: str
@@ -23,6 +45,7 @@ class ValueRow:
     times: Sequence[int]
     values: Sequence[float | bool | None]
     intervals: Sequence[tuple[float, float]] | None = None
+    true: TrueCells | None = None
 
     def place(self, *, several: bool) -> dict[str, object]:
         """Return the binding and, if there are several, the trace, as data."""
@@ -40,7 +63,11 @@ class ValueRow:
         """Return the ends of intervals, at one place or at all; empty if there are none."""
         if self.intervals is None:
             return {}
-        low, high = zip(*self.intervals, strict=True)
+        there = [
+            (None, None) if value is None else ends
+            for value, ends in zip(self.values, self.intervals, strict=True)
+        ]
+        low, high = zip(*there, strict=True)
         if place is None:
             return {"low": low, "high": high}
         return {"low": low[place], "high": high[place]}
@@ -60,6 +87,7 @@ def show_values(
     *,
     several: bool,
     digits: int,
+    overall: Sequence[ValueRow] = (),
 ) -> None:
     """Print rows as a table.
 
@@ -68,21 +96,29 @@ def show_values(
         times: the time of each column; None if each row has its own time.
         several: whether there are several traces.
         digits: the number of digits of degrees.
+        overall: rows about all traces, which come last.
     """
     variables = list(dict.fromkeys(v for row in rows for v in row.binding))
     words = ["formula", *(["trace"] if several else []), *variables]
     heads = ["time", "value"] if times is None else [f"t={t}" for t in times]
     # With several times, there is no room for intervals.
     ends = (times is None or len(heads) == 1) and any(row.intervals for row in rows)
-    table = grid(*words, *heads, *(["95 %"] if ends else []), left=words, fold=words)
-    for row in rows:
+    counted = ["true cells", "share"] if any(row.true for row in rows) else []
+    more = [*counted, *(["95 %"] if ends else [])]
+    table = grid(*words, *heads, *more, left=words, fold=words)
+    for number, row in enumerate([*rows, *overall]):
+        if number == len(rows):
+            table.add_section()
         where = [row.trace] if several else []
         bound = [row.binding.get(v, "") for v in variables]
-        cells = [degree(v, digits) for v in row.values]
+        cells = [ABSENT if v is None else degree(v, digits) for v in row.values]
         if times is None:
             cells = [str(row.times[0]), *cells]
         gaps = [""] * (len(heads) - len(cells))
-        if row.intervals is not None and ends:
+        if row.true is not None:
+            gaps += [f"{count(row.true.true)} of {count(row.true.cells)}", share(row.true.share)]
+        if row.intervals is not None and ends and row.values[0] is not None:
             gaps.append(" to ".join(degree(end, digits) for end in row.intervals[0]))
-        add(table, row.formula, *where, *bound, *cells, *gaps)
+        style = "bold" if number >= len(rows) else None
+        add(table, row.formula, *where, *bound, *cells, *gaps, style=style)
     show(table)

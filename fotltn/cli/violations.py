@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -10,15 +10,17 @@ from fotltn.cli.asked import asked_model
 from fotltn.cli.options import Evidence, Json, ModelFolder, NewTables, Threshold, TraceEnd
 from fotltn.cli.output import emit_json
 from fotltn.cli.tables import add, grid, say, show
-from fotltn.format import NONE, cell_words, degree, share, signed
+from fotltn.errors import LimitError
+from fotltn.format import NONE, cell_words, count, degree, share, signed
 from fotltn.semantics.config import check_share
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from rich.console import RenderableType
     from rich.tree import Tree
 
+    from fotltn.analysis.cells import Cells
     from fotltn.analysis.explain.explanation import Explanation
     from fotltn.analysis.explain.tree import ValueNode
     from fotltn.analysis.view import View
@@ -93,13 +95,14 @@ def violations(
         sentences = [RANKING if ranked else none]
     else:
         with following("violations", quiet=as_json):
-            worst = view.cells(axiom).worst(top)
+            worst, rates = view.cells(axiom).worst(top), _rates(view.cells(axiom))
         rows = [(axiom, None, v) for v in worst]
         dicts = [v.as_dict() for v in worst]
-        content = worst.as_dict()
+        content = {**worst.as_dict(), **rates._asdict()}
         sentences = [
             f"{axiom}: {asked.theory.axiom(axiom).source}",
             f"Value {degree(worst.value)}; {worst.summary}.",
+            *rates.sentences(worst.violated),
             f"{worst.cells[:1].upper()}{worst.cells[1:]}.",
         ]
     chosen = [(name, v) for name, _, v in rows[:explained]]
@@ -115,6 +118,43 @@ def violations(
         print()
         _print(view, rows)
         _show_explanations(reasons, several=view.tables.batch > 1)
+
+
+class _ViolationRates(NamedTuple):
+    """How often an axiom is violated.
+
+    Args:
+        rate: the share of violations of all decided cells; None if there are none.
+        support: the cells where the antecedent is true; None without an antecedent.
+        rate_of_support: the share of violations of these; None if there are none.
+    """
+
+    rate: float | None
+    support: int | None = None
+    rate_of_support: float | None = None
+
+    def sentences(self, violated: int) -> Iterator[str]:
+        """Return the rates in words, if there is an antecedent."""
+        if self.support == 0:
+            yield "Its antecedent is true at no cell."
+        elif self.support is not None:
+            where = f"{share(self.rate_of_support)} of cells with a true antecedent"
+            numbers = f"{count(violated)} of {count(self.support)}"
+            yield f"Violated: {share(self.rate)} of all cells, {where} ({numbers})."
+
+
+def _rates(cells: Cells) -> _ViolationRates:
+    """Count violations as `fotltn rules` counts them; without rates if the budget is too small."""
+    try:
+        counts = cells.counts()
+    except LimitError:
+        return _ViolationRates(None)
+    if cells.prefix.rule is None:
+        return _ViolationRates(counts.tally.rate)
+    support = int(counts.support.sum())
+    return _ViolationRates(
+        counts.tally.rate, support, counts.tally.violated / support if support else None
+    )
 
 
 def _crisp(view: View, axiom: str | None, as_json: bool) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fotltn.cli.options import Horizon, StepsFile, TheoryFile, TraceEnd
-from fotltn.cli.output import INTERRUPTED, VIOLATED, raw, warn
+from fotltn.cli.output import INTERRUPTED, VIOLATED, raw
 from fotltn.cli.tables import add, grid, say, show
 from fotltn.errors import DataError
 from fotltn.format import NONE
@@ -158,8 +158,6 @@ def watch(
         if watch.count == 0 and (header := batches.header()) is not None:
             watch = watching(header)
             batches.note_header()
-        if not as_json:
-            warn(checked.warnings)
         for name, reason in watch.unwatched.items():
             print(f"note: {name} is not watched: {reason}", file=sys.stderr)
         levels = Levels(hard_only, at_most, quiet)

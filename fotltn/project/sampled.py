@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from fotltn.analysis.ask import Answer
+from fotltn.analysis.presence import absent_where_used
 from fotltn.decisions import two_valued
 from fotltn.errors import DataError, FotError, listing, warning
 from fotltn.evaluation import Time, present, time_point
@@ -256,9 +257,11 @@ def ask_worlds(
         present(Value(answer.axes, part), checked.free, tables, at="all", batched=True)[..., times]
         for part in (answer.mean, answer.low, answer.high)
     )
+    absent = absent_where_used(checked.free, checked.formula, tables)
     return Answer(
         str(parsed), checked.free, mean, tuple(times), tuple(tables.lengths.tolist()),
         tables.names, low, high, answer.worlds,
+        absent=None if absent is None else absent[..., times],
     )  # fmt: skip
 
 

@@ -236,13 +236,14 @@ def world_of(
 
 
 def checked(source: Theory, config: Config) -> CheckedTheory:
-    """Check a theory; symbols that networks and definitions use also count as used.
+    """Check a theory; what networks, definitions and presence use also counts as used.
 
     Raises:
         CheckError: something in it does not fit.
     """
     grouped = (n for g in config.groups for n in g.predicates)
-    used = {*config.predicates, *config.functions, *grouped}
+    there = (n for wide in config.data.wide for n in wide.presence)
+    used = {*config.predicates, *config.functions, *grouped, *there}
     for formula in (p.formula for p in config.predicates.values() if p.formula):
         with suppress(ParseError):  # reported later, when the definition is built
             used |= _names_in(parse_formula(formula))

@@ -68,7 +68,7 @@ def test_statuses_and_streams(args, status, out, err):
 def test_eval():
     result = run(*EVAL)
     assert (result.returncode, result.stderr) == (0, "")
-    assert result.stdout.split()[-1] == "0.973"
+    assert result.stdout.split("\n")[2].split()[:2] == ["A1", "0.973"]
 
 
 def test_an_error_of_eval_as_json(call):
