@@ -43,6 +43,9 @@ _TRUE_CELLS = (
     "True cells: the bindings and times at which a formula is true, where {}. "
     "Share: of all its cells."
 )
+#: More cells than these are not counted, which would take longer than the values.
+_MOST_CELLS = 10**8
+_UNCOUNTED = "Not counted: more than 100 million cells; fotltn rules counts them, too."
 _OVERALL = "Trace (all): all traces together, as forall would take them."
 
 
@@ -143,6 +146,7 @@ def evaluate(
     last = overall if several else []
     show_values(rows, times, several=several, digits=digits, overall=last)
     legend = [_TRUE_CELLS.format(rule)] if any(row.true for row in rows) else []
+    legend += [_UNCOUNTED] if legend and not all(row.true for row in rows) else []
     legend += [_OVERALL] if last else []
     if legend:
         print()
@@ -215,6 +219,8 @@ def _rows(
 def _true_cells(view: View, name: str, goal: CheckedFormula) -> Sequence[TrueCells | None]:
     """Count for each trace where a formula is true; the ends of traces are final, as in values."""
     cells = replace(view.under(end="final").cells(goal), name=name)
+    if cells.rows * view.tables.horizon > _MOST_CELLS:
+        return [None] * view.tables.batch
     try:
         counts = cells.counts()
     except LimitError:

@@ -327,3 +327,15 @@ def test_help_lists_the_operators(call, command):
         assert f"{operator.ascii} {operator.value.words}" in text
     for written in ("forall x.", "exists x.", "F[<=3]", "docs/cheatsheet.md"):
         assert written in text
+
+
+@pytest.mark.usefixtures("facts")
+def test_very_many_cells_are_not_counted(call, monkeypatch):
+    monkeypatch.setattr("fotltn.cli.eval._MOST_CELLS", 20)
+    told = found(call)
+    counted = {one["formula"] for one in told["results"] if "share" in one}
+    assert counted
+    assert counted < {one["formula"] for one in told["results"]}
+    assert (
+        "Not counted: more than 100 million cells" in call("eval", "t.fot", "--facts", "f.csv").out
+    )
