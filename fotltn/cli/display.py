@@ -6,6 +6,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from rich.console import Group
@@ -115,7 +116,8 @@ class Display(Callback):
             self.live.update(Group(self.bar, _losses(epoch, self.best), self.axioms(rows)))
         elif not self.quiet and time.monotonic() - self.last > _SECONDS:
             self.last = time.monotonic()
-            axioms = "" if epoch.axioms is None else f", axioms {degree(1 - epoch.axioms)}"
+            mean = fmean(epoch.values.values()) if epoch.values else None
+            axioms = "" if mean is None else f", mean of axioms {degree(mean)}"
             print(f"epoch {epoch.number}: loss {number(epoch.loss, 4)}{axioms}", file=sys.stderr)
 
     def sweep(self, progress: SamplingProgress) -> None:
