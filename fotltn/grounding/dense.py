@@ -154,13 +154,15 @@ def _few(rows: Rows | None, shape: tuple[int, ...]) -> bool:
 def _sparse(rows: Rows | None, shape: tuple[int, ...], dtype: torch.dtype) -> SparseTable:
     if rows is None:
         return sparse_table(torch.zeros(len(shape), 0), torch.zeros(0, dtype=dtype), shape)
-    return sparse_table(torch.stack(_index(rows)), torch.from_numpy(rows.value).to(dtype), shape)
+    kind = torch.int32 if max(shape) < 2**31 else torch.int64
+    index = torch.stack(_index(rows, kind))
+    return sparse_table(index, torch.from_numpy(rows.value).to(dtype), shape)
 
 
-def _index(rows: Rows) -> list[Tensor]:
+def _index(rows: Rows, kind: torch.dtype = torch.int64) -> list[Tensor]:
     """Return the positions of facts on each axis of a table; the time of a static fact is 0."""
     index = (rows.trace, *rows.args.T, np.maximum(rows.time, 0))
-    return [torch.from_numpy(np.ascontiguousarray(i)).long() for i in index]
+    return [torch.from_numpy(np.ascontiguousarray(i)).to(kind) for i in index]
 
 
 def _total(name: str, table: Tensor, sorts: tuple[str, ...], facts: Facts) -> None:
