@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from fotltn.logic import core as c
+from fotltn.posterior.kinds import Factor
 from fotltn.posterior.patterns import Contacts, TrackCells
 from fotltn.tree import children
 
@@ -16,6 +18,31 @@ _FEW = 64
 
 #: Only this many cells or more are split by the atoms that have their track.
 _MANY = 512
+
+
+@dataclass(slots=True, eq=False)
+class Coupling:
+    """A factor, restricted to the tracks of one colour.
+
+    Args:
+        factor: the factor.
+        cells: the cells in which it touches the tracks; only rows, if the factor tests draws.
+        place: the place of each cell's track among the tracks of the colour.
+        window: the window of the product, and its bits; None if the factor tests draws.
+    """
+
+    factor: Factor
+    cells: TrackCells
+    place: Tensor
+    window: tuple[int, tuple[int, ...]] | None
+
+
+@dataclass(slots=True, eq=False)
+class Colour:
+    """Tracks that no factor ties to each other."""
+
+    tracks: Tensor
+    couplings: list[Coupling]
 
 
 def coloured(tracks: int, touched: Sequence[tuple[Tensor, Tensor]]) -> Tensor:

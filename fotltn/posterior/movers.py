@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -14,7 +13,7 @@ from fotltn.logic.parts import predicates_in
 from fotltn.posterior.chain import Chain
 from fotltn.posterior.choices import choices
 from fotltn.posterior.clauses import decisive, interchangeable, number_of
-from fotltn.posterior.colours import apart, coloured
+from fotltn.posterior.colours import Colour, Coupling, apart, coloured
 from fotltn.posterior.evidence import LabelEvidence
 from fotltn.posterior.kinds import Factor, TrackKind
 from fotltn.posterior.patterns import Bit, Contacts, Patterns, TrackCells
@@ -33,31 +32,6 @@ HARD = 60.0
 _LAZY = 0.25
 
 Worlds = dict[str, Tensor]
-
-
-@dataclass(slots=True, eq=False)
-class Coupling:
-    """A factor, restricted to the tracks of one colour.
-
-    Args:
-        factor: the factor.
-        cells: the cells in which it touches the tracks; only rows, if the factor tests draws.
-        place: the place of each cell's track among the tracks of the colour.
-        window: the window of the product, and its bits; None if the factor tests draws.
-    """
-
-    factor: Factor
-    cells: TrackCells
-    place: Tensor
-    window: tuple[int, tuple[int, ...]] | None
-
-
-@dataclass(slots=True, eq=False)
-class Colour:
-    """Tracks that no factor ties to each other."""
-
-    tracks: Tensor
-    couplings: list[Coupling]
 
 
 class Mover:
@@ -280,6 +254,13 @@ class Mover:
         """Move the prior of some groups towards these worlds."""
         self.prior.learn(*self._drawn(worlds), share, names)
 
+    def prepared(self, worlds: Worlds) -> Tensor:
+        """Take over what was learned, and return the numbers of conditions for draws."""
+        if self.stale:
+            self.refresh()
+        self.help(worlds)
+        return self._weighed_by(self._cases(worlds))
+
     def move(self, worlds: Worlds, generator: Randomness, heat: float) -> None:
         """Draw every track once.
 
@@ -288,18 +269,21 @@ class Mover:
             generator: the source of random numbers.
             heat: the strength of ties, from 0 to 1.
         """
-        if self.stale:
-            self.refresh()
-        self.help(worlds)
-        conditions = self._weighed_by(self._cases(worlds))
+        conditions = self.prepared(worlds)
         held: dict[object, Tensor] = {}
         for colour in self.colours:
             self._move(colour, worlds, conditions, held, generator, heat)
 
-    def _move(
+    def draw_anew(
         self, colour: Colour, worlds: Worlds, conditions: Tensor, held: dict[object, Tensor],
         generator: Randomness, heat: float,
-    ) -> None:  # fmt: skip
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        """Draw the tracks of a colour, given all other facts, without changing the tables.
+
+        Returns:
+            The bits, with axes (world, track, time, bit), and the logarithm of the total weight of
+            all draws, with axes (world, track).
+        """
         tracks = colour.tracks
         gains, digits = self._gains(colour, worlds, held, heat)
         weights = Weights(
@@ -314,6 +298,14 @@ class Mover:
             bits = self.spans.spread(bits, tracks, self.row_truth.tables.horizon)
         for place, number in enumerate(self.kind.shape.static):
             bits[..., number] = (static >> place & 1).bool().unsqueeze(-1)
+        return bits, totals
+
+    def _move(
+        self, colour: Colour, worlds: Worlds, conditions: Tensor, held: dict[object, Tensor],
+        generator: Randomness, heat: float,
+    ) -> None:  # fmt: skip
+        tracks = colour.tracks
+        bits, totals = self.draw_anew(colour, worlds, conditions, held, generator, heat)
         old = self.read(worlds, tracks)
         possible = totals > -torch.inf
         tested = [one for one in colour.couplings if one.window is None]

@@ -10,7 +10,8 @@ from typing import Literal
 from fotltn.errors import listing
 from fotltn.format import count
 from fotltn.logic.defined import Definition
-from fotltn.posterior.movers import Colour, Mover
+from fotltn.posterior.colours import Colour
+from fotltn.posterior.movers import Mover
 from fotltn.posterior.sampler import Sampler
 
 #: How a draw respects a factor: by a window of the draw, or by a test after it.

@@ -16,6 +16,7 @@ from fotltn.logic.nnf import nnf
 from fotltn.logic.parts import predicates_in
 from fotltn.posterior.clauses import Clause
 from fotltn.posterior.evidence import LabelEvidence
+from fotltn.posterior.joint import JointMoves
 from fotltn.posterior.movers import Mover, Worlds, is_hard
 from fotltn.posterior.prior import PriorTables
 from fotltn.posterior.rows import Bindings, RowTruth, all_rows
@@ -159,7 +160,7 @@ class Sampler:
             names = frozenset(mover.prior.names) - taken
             self.teaches.append(names)
             taken |= names
-        self.swaps = Swaps(self)
+        self.swaps, self.joint = Swaps(self), JointMoves(self)
 
     def _scatter(self) -> None:
         """Begin each world elsewhere, so that a comparison of chains reveals bad mixing.
@@ -309,6 +310,7 @@ class Sampler:
             if names and share and self.sampling.learn:
                 mover.learn(self.tables, share, names)
         self.define()
+        self.joint.move(heat)
         self.swaps.move()
         if trust := self.sampling.trust(number):
             self.evidence.learn(self.tables, trust)

@@ -14,9 +14,10 @@ from fotltn.logic import core as c
 from fotltn.logic.check import check, check_formula
 from fotltn.logic.nnf import nnf
 from fotltn.posterior import colours
+from fotltn.posterior.colours import Coupling
 from fotltn.posterior.evidence import LabelEvidence
 from fotltn.posterior.impossible import NoWorldError
-from fotltn.posterior.movers import Coupling, Mover
+from fotltn.posterior.movers import Mover
 from fotltn.posterior.patterns import Bit, Moving, Patterns, Sight, Slot, reach
 from fotltn.posterior.sampler import Sampler, Sampling
 from fotltn.posterior.structure import structure
