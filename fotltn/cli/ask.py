@@ -116,6 +116,7 @@ def ask(
                 "given": condition,
                 "worlds": list(answer.worlds) if counted else None,
                 "results": results,
+                "warnings": list(asked.posterior.warnings) if asked.posterior else [],
             }
         )
         return

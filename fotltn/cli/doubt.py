@@ -77,7 +77,9 @@ def doubt(
         ]
         counts = {"labels": len(doubts), "expected_wrong": doubts.expected()}
         file = None if output is None else str(output)
-        emit_json({"ok": True, "model": str(model), **counts, "file": file, "doubts": rows})
+        warnings = list(asked.posterior.warnings) if asked.posterior else []
+        told = {"file": file, "doubts": rows, "warnings": warnings}
+        emit_json({"ok": True, "model": str(model), **counts, **told})
         return
     several = len(asked.facts.traces) > 1
     heads = ["wrong", "by others", "label", *(["trace"] if several else []), "against"]

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from fotltn.posterior.mixing import MixingReport
 from fotltn.project.model import load_model
 from tests.cli.conftest import succeed
 from tests.patience import PATIENCE
@@ -376,3 +377,23 @@ def test_what_an_axiom_is_worth(call):
     wrong = call("worth", "robots", "--axiom", "Sign")
     assert wrong.status == 1
     assert "the theory has no axiom 'Sign'" in wrong.err
+
+
+# --- chains that do not agree ---------------------------------------------------------------------
+
+
+def test_every_answer_says_that_chains_do_not_agree(call, monkeypatch):
+    monkeypatch.setattr(MixingReport, "apart", {"Slow": 9.0})
+    for command in (
+        ["ask", "robots", "Slow(r)", "--at", "2"],
+        ["doubt", "robots"],
+        ["worlds", "robots", "--out", "w"],
+        ["score", "robots"],
+        ["predict", "robots", "-o", "p.csv"],
+    ):
+        told = call(*command)
+        assert told.status == 0, told.err
+        assert "warning: chains do not agree on Slow (R-hat 9.000)" in told.err, command
+    for command in (["ask", "robots", "Slow(r)"], ["doubt", "robots"]):
+        (text,) = json.loads(call(*command, "--json").out)["warnings"]
+        assert text.startswith("chains do not agree on Slow")
