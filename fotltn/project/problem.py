@@ -36,9 +36,12 @@ def problem_of(built: Built) -> Problem:
     Raises:
         DataError: the rates of wrong labels contradict each other.
     """
+    task = built.task
+    # Nothing stops early here, so a share of labels is held back only to choose thresholds on.
+    waits = task.watched is None and task.training.thresholds == "half"
     return asked_of(
-        built.config, built.world, built.task.grounding, built.task.split()[0],
-        _theory(built.task.objective, built.task.axioms.theory),
+        built.config, built.world, task.grounding, task.labels if waits else task.split()[0],
+        _theory(task.objective, task.axioms.theory),
     )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,12 @@ from fotltn.syntax.parse import parse_formula
 _STATE = "state.json"
 _LAYOUT = 3  # version of the checkpoint's document
 _EVERY = 10  # sweeps between checkpoints
+
+#: The least learned rate of wrong labels that is worth a warning, and what rates mean.
+_HIGH = 0.3
+_WRONG = {
+    "missed": "true facts are labelled false", "invented": "false facts are labelled true"
+}  # fmt: skip
 
 # --- running ----------------------------------------------------------------------------------
 
@@ -117,8 +123,21 @@ def sample_project(
     carried = learned_by(run.sampler) if sensing is None else sensing.carried(run.sampler)
     posterior = replace(posterior, carried=carried)
     _fill(built.task.grounding, posterior)
-    warnings = (*before.warnings, *posterior.warnings)
+    high = _high_rates(posterior, run.sampler.evidence.learned)
+    warnings = (*before.warnings, *posterior.warnings, *high)
     return Sampled(posterior, run.done, run.total, run.reason, warnings)
+
+
+def _high_rates(posterior: Posterior, learned: Collection[str]) -> Iterator[str]:
+    """Warn of learned rates of wrong labels that are so high that labels say little."""
+    for name in sorted(learned):
+        for what, rate in posterior.rates[name]._asdict().items():
+            if rate > _HIGH:
+                yield (
+                    f"labels of {name} count for little: it was learned that {100 * rate:.0f} % of "
+                    f"its {_WRONG[what]}; if that is too many, give the rates: missed = 0.1 and "
+                    "invented = 0.1 in [objective]"
+                )
 
 
 def sample_again(

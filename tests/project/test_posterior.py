@@ -17,6 +17,7 @@ from fotltn.posterior.evidence import NoiseRates
 from fotltn.posterior.impossible import NoWorldError
 from fotltn.posterior.posterior import BrokenCells
 from fotltn.posterior.run import SamplingProgress, SamplingRun, sampler_of
+from fotltn.project import sampled
 from fotltn.project.build import build
 from fotltn.project.callbacks import Callback
 from fotltn.project.config import Config, read_config
@@ -26,7 +27,7 @@ from fotltn.project.sampled import sample_project
 from fotltn.project.train import train, train_and_save, without_axioms
 from fotltn.reporting.model_report import model_content, model_page
 from fotltn.web.sides import side_of
-from tests.project.robots import facts, other, project
+from tests.project.robots import TOML, facts, other, project
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +94,23 @@ def test_everything_that_models_do_works_on_shares(model):
     assert model.fixed == ("Near",)
     assert "18 sampled worlds" in model._repr_html_()
     assert model.why("Signs", {"r": "r0"}, time=1) is not None
+
+
+@pytest.mark.parametrize(("thresholds", "back"), [("half", 0), ("f1", 8)])
+def test_labels_are_held_back_only_to_choose_thresholds(tmp_path, thresholds, back):
+    more = f'validation = 0.25\nthresholds = "{thresholds}"\n'
+    built = build(read_config(project(tmp_path / "p", TOML + more)))
+    every = sum(len(truth) for truth in built.task.labels.truth.values())
+    used = sum(len(truth) for truth in problem_of(built).labels.truth.values())
+    assert every - used == back
+
+
+def test_high_learned_rates_of_wrong_labels_are_told(model):
+    rates = {"Slow": NoiseRates(0.48, 0.1), "Faulty": NoiseRates(0.45, 0.45)}
+    posterior = replace(model.posterior, rates={**model.posterior.rates, **rates})
+    (told,) = sampled._high_rates(posterior, ["Slow"])
+    assert told.startswith("labels of Slow count for little: it was learned that 48 % of its true")
+    assert [*sampled._high_rates(model.posterior, [])] == []
 
 
 def test_pages_tell_of_worlds_and_of_chains_that_do_not_agree(model):
@@ -387,7 +405,7 @@ def test_a_damaged_checkpoint_is_left_out(tmp_path, model):
     latest = sorted((tmp_path / "state").glob("step-*"))[-1]
     (latest / "weights.safetensors").write_bytes(b"nothing")
     outcome = sample_project(build(config), checkpoints=tmp_path / "state")
-    assert len(outcome.warnings) == 1
+    assert len([text for text in outcome.warnings if text.startswith("cannot read")]) == 1
     assert outcome.posterior is not None
     assert model.posterior is not None
     assert outcome.posterior.density.equal(model.posterior.density)
