@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import get_args
 
 import pyarrow as pa
 
-from fotltn.errors import DataError, Diagnostic, name_hint
+from fotltn.errors import DataError, Diagnostic, listing, name_hint, warning
 from fotltn.grounding.cells import Bools
 from fotltn.grounding.clock import Clock, on_clock
 from fotltn.grounding.collect import Collector, SymbolKind
@@ -146,11 +147,28 @@ def assemble(
             if kinds[k] not in (SymbolKind.FEATURE, SymbolKind.EXISTENCE)
         },
         ends,
-        tally.warnings(on_conflict),
+        (*tally.warnings(on_conflict), *_in_two_sorts(collector)),
         by_trace,
         tested={k: mask for k, mask in tested.items() if mask.any()},
     )
     return facts, {k: r for k, r in rows.items() if kinds[k] == SymbolKind.FEATURE}
+
+
+def _in_two_sorts(collector: Collector) -> Iterator[Diagnostic]:
+    """Warn of a few names that are entities of two sorts, as in rows whose columns are swapped.
+
+    Numbers are often names in several sorts, and so are all names of a small sort.
+    """
+    sorts = {sort: index.numbers.keys() for sort, index in collector.entities.items()}
+    for (one, names), (other, others) in itertools.combinations(sorts.items(), 2):
+        both = [name for name in names & others if not name.isdecimal()]
+        few = 10 * len(both) < max(len(names), len(others))
+        if both and few and len(both) < min(len(names), len(others)):
+            are = "is" if len(both) == 1 else "are"
+            yield warning(
+                f"{listing(sorted(both))} {are} both of sort '{one}' and of sort '{other}'",
+                hint="if that is a mistake, look for a row with another entity or another order",
+            )
 
 
 def _check_options(signature: Signature, local: Sequence[str], on_conflict: str) -> None:

@@ -11,6 +11,8 @@ import pytest
 
 from fotltn import DataError
 from fotltn.grounding.facts import read_facts
+from fotltn.logic.check import check
+from fotltn.syntax.load import parse_theory
 from tests.grounding.common import SIGNATURE, write
 
 KNOWN = "declared: 'Car', 'Stop', 'Close', 'Rain', 'owner', 'width', 'at', 'speed', 'pairs'"
@@ -426,3 +428,26 @@ def test_an_endless_header_is_refused(tmp_path, header, wanted, rows):
     path = tmp_path / "f.csv"
     path.write_text(header + rows)
     assert wanted in message([path])
+
+
+# --- names of two sorts ---------------------------------------------------------------------------
+
+
+def warnings_of(pairs: list[tuple[str, str]]) -> list[str]:
+    signature = check(parse_theory("sort s, r\nstatic predicate In(s, r)")).signature
+    one, other = ([*column] for column in zip(*pairs, strict=True))
+    table = {"predicate": ["In"] * len(pairs), "arg1": one, "arg2": other}
+    return [warning.message for warning in read_facts([table], signature).warnings]
+
+
+def test_a_few_names_of_two_sorts_are_told():
+    pairs = [(f"s{n}", f"r{n % 3}") for n in range(30)]
+    assert warnings_of(pairs) == []
+    assert warnings_of([*pairs, ("r1", "s3")]) == [
+        "'r1', 's3' are both of sort 's' and of sort 'r'"
+    ]
+
+
+@pytest.mark.parametrize("name", ["{}", "x{}"])
+def test_numbers_and_whole_sorts_may_be_names_of_two_sorts(name):
+    assert warnings_of([(name.format(n), name.format(n % 3)) for n in range(40)]) == []
