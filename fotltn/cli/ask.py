@@ -10,7 +10,6 @@ import typer
 
 from fotltn.cli.asked import asked_model
 from fotltn.cli.options import (
-    At,
     CrispThreshold,
     Digits,
     Evidence,
@@ -48,7 +47,10 @@ def ask(
     data: NewTables = None,
     evidence: Evidence = False,
     horizon: NewHorizon = None,
-    at: At = "0",
+    at: Annotated[
+        str,
+        typer.Option("--at", help="A time point, a time stamp if the data have them, or 'all'."),
+    ] = "0",
     semantics: OtherSemantics = None,
     p: Exponent = None,
     threshold: CrispThreshold = None,
@@ -79,9 +81,9 @@ def ask(
     With --semantics or --p, these shares count as degrees instead. Exit status: 0 if there is an
     answer, 1 if the input has errors, 2 for a wrong call.
     """
-    time = time_point(at)
     other = None if semantics is None else named(semantics)
     asked = asked_model(model, data, horizon, evidence=evidence)
+    time = time_point(at, clock=asked.facts.clock)
     meaning = semantics_of(other or asked.semantics, p)
     counted = asked.posterior is not None and other is None and p is None
     check_threshold(threshold, meaning)

@@ -6,10 +6,13 @@ import json
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from fotltn.errors import DataError, Diagnostic, FotError, visible
 from fotltn.format import finite
+
+if TYPE_CHECKING:
+    from fotltn.grounding.clock import Clock
 
 #: Exit statuses; `VIOLATED` is that of an axiom which is violated.
 OK, FINDINGS, USAGE, VIOLATED, INTERRUPTED = 0, 1, 2, 3, 130
@@ -81,10 +84,21 @@ def one_folder(data: Sequence[Path] | None) -> Path | None:
     return data[0] if data else None
 
 
-def time_point(at: str, horizon: int | None = None) -> int | None:
-    """Parse a time point before the horizon; return None for all time points."""
+def time_point(at: str, horizon: int | None = None, clock: Clock | None = None) -> int | None:
+    """Parse a time point before the horizon; return None for all time points.
+
+    With a clock, it may also be a time stamp, or a number in the unit of the clock.
+    """
     if at == "all":
         return None
+    if clock is not None and not at.isdecimal():
+        import pyarrow as pa
+
+        read = clock.read(pa.chunked_array([pa.array([at])]))
+        if not read.wrong[0] and (step := int(clock.numbered(read)[0])) >= 0:
+            return step
+        like = f"a time stamp from '{clock.text(0)}' on, a time point from 0, or 'all'"
+        raise DataError(f"--at takes {like}, not '{at[:40]}'")
     if not at.isdecimal() or len(at) > 18 or (horizon is not None and int(at) >= horizon):
         last = "" if horizon is None else f" to {horizon - 1}"
         raise DataError(f"--at takes a time point from 0{last}, or 'all', not '{at[:40]}'")

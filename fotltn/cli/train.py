@@ -90,7 +90,7 @@ def train(
             return
         words = [*(log or ()), *([] if tensorboard is None else [f"tensorboard:{tensorboard}"])]
         told = as_callbacks([*words, Display(quiet=as_json)])
-        if path.exists() and not as_json:
+        if (path / "manifest.json").exists() and not as_json:
             print(f"note: the model in {path} is replaced at the end", file=sys.stderr)
         trained = train_and_save(config, path, fresh=fresh, callbacks=told)
     what, number = "trace", len(trained.facts.traces)

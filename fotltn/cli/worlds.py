@@ -21,7 +21,8 @@ def worlds(
         int, typer.Option("--number", min=1, help="The number of worlds to write.")
     ] = 10,
     most_probable: Annotated[
-        bool, typer.Option("--most-probable", help="Write only the most probable world.")
+        bool,
+        typer.Option("--most-probable", help="Write only the most probable of the sampled worlds."),
     ] = False,
     parquet: Annotated[
         bool, typer.Option("--parquet", help="Write Parquet files instead of CSV.")

@@ -252,6 +252,8 @@ def check_target(target: Path) -> None:
     try:
         check_replaceable(target, KIND)
         target.parent.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise DataError(f"cannot write {target}: a file is where its folder would be") from None
     except OSError as error:
         raise DataError(f"cannot write {target}: {error.strerror}") from None
     if not os.access(target.parent, os.W_OK | os.X_OK):

@@ -339,3 +339,21 @@ def test_very_many_cells_are_not_counted(call, monkeypatch):
     assert (
         "Not counted: more than 100 million cells" in call("eval", "t.fot", "--facts", "f.csv").out
     )
+
+
+def test_a_time_point_may_be_a_time_stamp(call, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [
+        f"u{n},2024-05-01 {6 + t // 2:02}:{30 * (t % 2):02},{t},{int(t > 3)}"
+        for n in (1, 2)
+        for t in range(8)
+    ]
+    (tmp_path / "u.csv").write_text("\n".join(["unit,when,load,fault", *rows]) + "\n")
+    assert call("new", "p", "--from", "u.csv").status == 0
+    assert call("train", "p", "--epochs", "3").status == 0
+    same = [call("ask", "p", "Fault(x)", "--at", at).out for at in ("4", "2024-05-01 08:00")]
+    assert same[0] == same[1] != ""
+    for at in ("2024-05-01 05:00", "noon"):
+        told = call("ask", "p", "Fault(x)", "--at", at)
+        assert told.status == 1
+        assert f"from '2024-05-01T06:00' on, a time point from 0, or 'all', not '{at}'" in told.err

@@ -166,6 +166,7 @@ CASES = {
     # where a model goes
     "a model in a folder of other things": Case("train p -o p", "the folder has other files"),
     "a model in place of a file": Case("train p -o p/facts.csv", "cannot write"),
+    "a model below a file": Case("train p -o p/facts.csv/m", "a file is where its folder would be"),
     "a model in place of something else of ours": Case("train p -o c", "it is a 'checkpoint'"),
     "logs in place of a file": Case("train p --tensorboard p/facts.csv", "logs"),
     # a model that is none
