@@ -17,7 +17,7 @@ from rich.table import Table
 
 from fotltn.cli.output import warn
 from fotltn.cli.tables import metrics_table, show
-from fotltn.cli.terminal import Terminal
+from fotltn.cli.terminal import SECONDS, Terminal
 from fotltn.errors import listing
 from fotltn.format import count, degree, number, signed
 from fotltn.project.callbacks import Callback
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from fotltn.posterior.mixing import MixingReport
     from fotltn.posterior.run import SamplingProgress
     from fotltn.project.model import Model
-
-_SECONDS = 10.0  # seconds between two lines without a terminal
 
 _BACK = 10  # epochs over which a trend is measured
 _STEADY = 0.0015  # a smaller change is no trend
@@ -114,7 +112,7 @@ class Display(Callback):
             self.bar.update(self.task, completed=epoch.number)
             rows = max(3, self.console.height - 6)
             self.live.update(Group(self.bar, _losses(epoch, self.best), self.axioms(rows)))
-        elif not self.quiet and time.monotonic() - self.last > _SECONDS:
+        elif not self.quiet and time.monotonic() - self.last > SECONDS:
             self.last = time.monotonic()
             mean = fmean(epoch.values.values()) if epoch.values else None
             axioms = "" if mean is None else f", mean of axioms {degree(mean)}"
@@ -126,7 +124,7 @@ class Display(Callback):
         if self.live is not None:
             self.bar.update(self.task, completed=progress.sweep)
             self.live.update(Group(self.bar, _agreement(progress, self.mixing)))
-        elif not self.quiet and time.monotonic() - self.last > _SECONDS:
+        elif not self.quiet and time.monotonic() - self.last > SECONDS:
             self.last = time.monotonic()
             agreed = "" if self.mixing is None else f", {mixing_text(self.mixing)}"
             learned = "".join(f", weight of {n} {number(w)}" for n, w in progress.weights.items())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
@@ -15,6 +16,9 @@ from fotltn.stop import followed
 
 if TYPE_CHECKING:
     from rich.text import Text
+
+#: Seconds between two lines about long work without a terminal.
+SECONDS = 10.0
 
 
 class Terminal(Console):
@@ -39,12 +43,27 @@ def wide_console() -> Terminal:
     return console if console.is_terminal else Terminal(sys.stdout, width=1_000_000)
 
 
+class _Lines:
+    """Lines about long work for a log, which is no terminal: one now and then."""
+
+    def __init__(self, what: str, *, quiet: bool) -> None:
+        """Print nothing yet; short work has no lines."""
+        self.what, self.quiet, self.last = what, quiet, time.monotonic()
+
+    def say(self, how_far: str) -> None:
+        """Print how far the work is, unless there was a line not long ago."""
+        if not self.quiet and time.monotonic() - self.last > SECONDS:
+            self.last = time.monotonic()
+            print(f"{self.what}: {how_far}", file=sys.stderr)
+
+
 @contextmanager
 def following(what: str, *, quiet: bool) -> Iterator[None]:
-    """Show what the work inside is about if standard error is a terminal; print nothing inside."""
+    """Show what the work inside is about; in a terminal, print nothing inside."""
     console = Terminal(sys.stderr)
     if quiet or not console.is_terminal:
-        yield
+        with followed(_Lines(what, quiet=quiet).say):
+            yield
         return
     with (
         console.status(what) as status,
@@ -55,13 +74,19 @@ def following(what: str, *, quiet: bool) -> Iterator[None]:
 
 @contextmanager
 def bar(what: str, *, quiet: bool) -> Iterator[Callable[[int, int], None]]:
-    """Show a progress bar if standard error is a terminal; yield a function that moves it."""
+    """Show how far the work inside is; yield a function that says so."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
     console = Terminal(sys.stderr)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     hidden = quiet or not console.is_terminal
+    lines = _Lines(what, quiet=quiet or console.is_terminal)
     with Progress(*columns, console=console, disable=hidden, transient=True) as shown:
         task = shown.add_task(what, total=None)
+
+        def move(done: int, total: int) -> None:
+            shown.update(task, completed=done, total=total)
+            lines.say(f"{done:,} of {total:,}")
+
         with followed(lambda name: shown.update(task, description=visible(f"{what}: {name}"))):
-            yield lambda done, total: shown.update(task, completed=done, total=total)
+            yield move

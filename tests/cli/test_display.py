@@ -9,9 +9,10 @@ import pytest
 from rich.styled import Styled
 
 from fotltn.cli.display import Display, shade, trend
-from fotltn.cli.terminal import Terminal
+from fotltn.cli.terminal import Terminal, bar, following
 from fotltn.cli.train import say_next
 from fotltn.learn.progress import Epoch
+from fotltn.stop import doing
 
 
 @pytest.fixture
@@ -91,3 +92,14 @@ def test_degrees_have_colours(value, colour):
 
 def test_a_small_change_is_none():
     assert [trend(change) for change in (0.001, 0.01, -0.01)] == ["·", "↑", "↓"]
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_long_work_has_lines_in_a_log(capsys, monkeypatch, quiet):
+    monkeypatch.setattr("fotltn.cli.terminal.SECONDS", -1.0)
+    with bar("samplings", quiet=quiet) as moved:
+        moved(3, 1200)
+    with following("formulas", quiet=quiet):
+        doing("A1")
+    told = "" if quiet else "samplings: 3 of 1,200\nformulas: A1\n"
+    assert capsys.readouterr().err == told
