@@ -357,3 +357,7 @@ def test_a_time_point_may_be_a_time_stamp(call, tmp_path, monkeypatch):
         told = call("ask", "p", "Fault(x)", "--at", at)
         assert told.status == 1
         assert f"from '2024-05-01T06:00' on, a time point from 0, or 'all', not '{at}'" in told.err
+    assert call("train", "p", "--method", "posterior").status == 0
+    doubts = call("doubt", "p", "--above", "0", "-o", "d.csv").out
+    assert doubts.splitlines()[0].split() == ["wrong", "by", "others", "label", "when", "against"]
+    assert '"2024-05-01T06:00"' in (tmp_path / "d.csv").read_text()
