@@ -43,7 +43,7 @@ def wide_console() -> Terminal:
     return console if console.is_terminal else Terminal(sys.stdout, width=1_000_000)
 
 
-class _Lines:
+class _LogLines:
     """Lines about long work for a log, which is no terminal: one now and then."""
 
     def __init__(self, what: str, *, quiet: bool) -> None:
@@ -62,7 +62,7 @@ def following(what: str, *, quiet: bool) -> Iterator[None]:
     """Show what the work inside is about; in a terminal, print nothing inside."""
     console = Terminal(sys.stderr)
     if quiet or not console.is_terminal:
-        with followed(_Lines(what, quiet=quiet).say):
+        with followed(_LogLines(what, quiet=quiet).say):
             yield
         return
     with (
@@ -80,7 +80,7 @@ def bar(what: str, *, quiet: bool) -> Iterator[Callable[[int, int], None]]:
     console = Terminal(sys.stderr)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     hidden = quiet or not console.is_terminal
-    lines = _Lines(what, quiet=quiet or console.is_terminal)
+    lines = _LogLines(what, quiet=quiet or console.is_terminal)
     with Progress(*columns, console=console, disable=hidden, transient=True) as shown:
         task = shown.add_task(what, total=None)
 
