@@ -28,7 +28,8 @@ def asked_model(
         model = find_model(path)
         if model.config.data.prepared is not None:
             warn([_first_block(model)])
-        _warn_of_worlds(model)
+        if model.posterior is not None:
+            warn(map(warning, model.posterior.warnings))
         return model
     display: Display | None = None
 
@@ -46,15 +47,8 @@ def asked_model(
     finally:
         if display is not None:
             display.end(None)
-    warn(model.facts.warnings)
-    _warn_of_worlds(model)
+    warn(model.facts.warnings)  # with those about its sampled worlds
     return model
-
-
-def _warn_of_worlds(model: Model) -> None:
-    """Say why probabilities from sampled worlds may be wrong, wherever they are used."""
-    if model.posterior is not None:
-        warn(warning(text) for text in model.posterior.warnings)
 
 
 def asked_blocks(path: Path, data: Sequence[Path] | None) -> BlockedModel | None:

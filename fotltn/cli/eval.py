@@ -45,7 +45,10 @@ _TRUE_CELLS = (
 )
 #: More cells than these are not counted, which would take longer than the values.
 _MOST_CELLS = 10**8
-_UNCOUNTED = "Not counted: more than 100 million cells; fotltn rules counts them, too."
+_UNCOUNTED = (
+    "Not counted: more than 100 million cells, or too many for --budget; fotltn rules counts them, "
+    "too."
+)
 _OVERALL = "Trace (all): all traces together, as forall would take them."
 
 
@@ -82,8 +85,7 @@ def evaluate(
 
     A fact that no row states is false. At time 0, the cells (bindings and times) at which a
     formula without free variables is true are counted, too, with degrees of at least 0.5 as true.
-    Exit status: 0 if everything could be evaluated, 1 if the
-    input has errors, 2 for a wrong call.
+    Exit status: 0 if everything could be evaluated, 1 if the input has errors, 2 for a wrong call.
     """
     meaning = semantics_of(semantics, p)
     check_threshold(threshold, meaning)
@@ -123,11 +125,8 @@ def evaluate(
         rule = view.rule
     by_goal = [[row for some in of_goal for row in some] for of_goal in zip(*blocks, strict=True)]
     rows = [row for of_goal in by_goal for row in of_goal]
-    overall = [
-        _overall(of_goal, meaning)
-        for (_, goal), of_goal in zip(goals, by_goal, strict=True)
-        if not goal.free
-    ]
+    closed = [of_goal for (_, goal), of_goal in zip(goals, by_goal, strict=True) if not goal.free]
+    overall = [_overall(of_goal, meaning) for of_goal in closed]
     if as_json:
         emit_json(
             {
@@ -146,7 +145,7 @@ def evaluate(
     last = overall if several else []
     show_values(rows, times, several=several, digits=digits, overall=last)
     legend = [_TRUE_CELLS.format(rule)] if any(row.true for row in rows) else []
-    legend += [_UNCOUNTED] if legend and not all(row.true for row in rows) else []
+    legend += [_UNCOUNTED] if legend and not all(row.true for row in overall) else []
     legend += [_OVERALL] if last else []
     if legend:
         print()

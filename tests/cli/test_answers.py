@@ -341,6 +341,14 @@ def test_very_many_cells_are_not_counted(call, monkeypatch):
     )
 
 
+@pytest.mark.usefixtures("facts")
+def test_formulas_with_free_variables_have_no_cells_to_count(call):
+    asked = ["--formula", "A(x)", "--formula", "forall x. A(x)"]
+    out = call("eval", "t.fot", "--facts", "f.csv", *asked).out
+    assert "True cells" in out
+    assert "Not counted" not in out
+
+
 def test_a_time_point_may_be_a_time_stamp(call, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rows = [
