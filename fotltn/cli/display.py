@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from statistics import fmean
@@ -17,7 +16,7 @@ from rich.table import Table
 
 from fotltn.cli.output import warn
 from fotltn.cli.tables import metrics_table, show
-from fotltn.cli.terminal import SECONDS, Terminal
+from fotltn.cli.terminal import Pace, Terminal
 from fotltn.errors import listing
 from fotltn.format import count, degree, number, signed
 from fotltn.project.callbacks import Callback
@@ -50,7 +49,7 @@ class Display(Callback):
         self.live: Live | None = None
         self.quiet = quiet
         self.best = 0
-        self.last = time.monotonic() if patient else 0.0
+        self.pace = Pace(at_once=not patient)
         self.mixing: MixingReport | None = None
         self.first: Epoch | None = None
         self.recent: deque[Epoch] = deque(maxlen=_BACK)
@@ -112,8 +111,7 @@ class Display(Callback):
             self.bar.update(self.task, completed=epoch.number)
             rows = max(3, self.console.height - 6)
             self.live.update(Group(self.bar, _losses(epoch, self.best), self.axioms(rows)))
-        elif not self.quiet and time.monotonic() - self.last > SECONDS:
-            self.last = time.monotonic()
+        elif not self.quiet and self.pace.due():
             mean = fmean(epoch.values.values()) if epoch.values else None
             axioms = "" if mean is None else f", mean of axioms {degree(mean)}"
             print(f"epoch {epoch.number}: loss {number(epoch.loss, 4)}{axioms}", file=sys.stderr)
@@ -124,8 +122,7 @@ class Display(Callback):
         if self.live is not None:
             self.bar.update(self.task, completed=progress.sweep)
             self.live.update(Group(self.bar, _agreement(progress, self.mixing)))
-        elif not self.quiet and time.monotonic() - self.last > SECONDS:
-            self.last = time.monotonic()
+        elif not self.quiet and self.pace.due():
             agreed = "" if self.mixing is None else f", {mixing_text(self.mixing)}"
             learned = "".join(f", weight of {n} {number(w)}" for n, w in progress.weights.items())
             print(f"sweep {progress.sweep} of {progress.of}{learned}{agreed}", file=sys.stderr)

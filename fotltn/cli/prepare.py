@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 from typing import Annotated
 
@@ -11,9 +10,8 @@ import typer
 
 from fotltn.cli.options import Json, OtherFolder, ProjectFolder
 from fotltn.cli.output import as_bytes, emit_json, warn
+from fotltn.cli.terminal import Pace
 from fotltn.format import size
-
-_SECONDS = 10.0  # seconds between two lines of progress
 
 
 def prepare(
@@ -49,12 +47,10 @@ def prepare(
     from fotltn.project.prepare import prepare as prepare_project
 
     config = read_config(project, data=data)
-    last = time.monotonic()
+    pace = Pace()
 
     def tell(what: str, done: int, total: int | None) -> None:
-        nonlocal last
-        if not as_json and time.monotonic() - last >= _SECONDS:
-            last = time.monotonic()
+        if not as_json and pace.due():
             print(f"{done:,}{'' if total is None else f' of {total:,}'} {what}", file=sys.stderr)
 
     made = prepare_project(

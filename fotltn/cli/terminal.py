@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -43,26 +44,37 @@ def wide_console() -> Terminal:
     return console if console.is_terminal else Terminal(sys.stdout, width=1_000_000)
 
 
-class _LogLines:
-    """Lines about long work for a log, which is no terminal: one now and then."""
+class Pace:
+    """The pace of lines about long work in a log, which is no terminal: one now and then."""
 
-    def __init__(self, what: str, *, quiet: bool) -> None:
-        """Print nothing yet; short work has no lines."""
-        self.what, self.quiet, self.last = what, quiet, time.monotonic()
+    def __init__(self, *, at_once: bool = False) -> None:
+        """Begin; by default, short work has no lines."""
+        self._last = -math.inf if at_once else time.monotonic()
 
-    def say(self, how_far: str) -> None:
-        """Print how far the work is, unless there was a line not long ago."""
-        if not self.quiet and time.monotonic() - self.last > SECONDS:
-            self.last = time.monotonic()
-            print(f"{self.what}: {how_far}", file=sys.stderr)
+    def due(self) -> bool:
+        """Whether to print a line now; there was none for a while."""
+        now = time.monotonic()
+        if now - self._last <= SECONDS:
+            return False
+        self._last = now
+        return True
 
 
 @contextmanager
 def following(what: str, *, quiet: bool) -> Iterator[None]:
     """Show what the work inside is about; in a terminal, print nothing inside."""
     console = Terminal(sys.stderr)
-    if quiet or not console.is_terminal:
-        with followed(_LogLines(what, quiet=quiet).say):
+    if quiet:
+        yield
+        return
+    if not console.is_terminal:
+        pace = Pace()
+
+        def say(name: str) -> None:
+            if pace.due():
+                print(f"{what}: {name}", file=sys.stderr)
+
+        with followed(say):
             yield
         return
     with (
@@ -80,13 +92,14 @@ def bar(what: str, *, quiet: bool) -> Iterator[Callable[[int, int], None]]:
     console = Terminal(sys.stderr)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     hidden = quiet or not console.is_terminal
-    lines = _LogLines(what, quiet=quiet or console.is_terminal)
+    pace = Pace()
     with Progress(*columns, console=console, disable=hidden, transient=True) as shown:
         task = shown.add_task(what, total=None)
 
         def move(done: int, total: int) -> None:
             shown.update(task, completed=done, total=total)
-            lines.say(f"{done:,} of {total:,}")
+            if not quiet and not console.is_terminal and pace.due():
+                print(f"{what}: {done:,} of {total:,}", file=sys.stderr)
 
         with followed(lambda name: shown.update(task, description=visible(f"{what}: {name}"))):
             yield move
