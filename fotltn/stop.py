@@ -71,7 +71,7 @@ def doing(what: str) -> None:
 
 
 @contextmanager
-def prompt(end: Callable[[], None]) -> Iterator[None]:
+def while_loading(end: Callable[[], None]) -> Iterator[None]:
     """Call `end`, which must not return, at a Ctrl-C while a module loads; else interrupt as usual.
 
     Libraries written in C swallow interrupts as they load, and go on with half a module.

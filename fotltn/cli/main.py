@@ -37,7 +37,7 @@ from fotltn.cli.watch import watch
 from fotltn.cli.worlds import worlds
 from fotltn.cli.worth import worth
 from fotltn.errors import FotError, InterruptedTrainingError, LimitError
-from fotltn.stop import prompt
+from fotltn.stop import while_loading
 from fotltn.syntax.operators import Temporal
 
 #: Commands that were renamed, by their old name.
@@ -146,7 +146,7 @@ def main(program: typer.Typer = app) -> None:
     try:
         with (
             redirect_stdout(Escaping(sys.stdout)), redirect_stderr(Escaping(sys.stderr)),
-            prompt(_stop_at_once),
+            while_loading(_stop_at_once),
         ):  # fmt: skip
             status = _run(program)
         sys.stdout.flush()

@@ -70,6 +70,7 @@ def train(
     from fotltn.cli.display import Display
     from fotltn.learn.blocks import BLOCKS
     from fotltn.learn.ranks import is_invited, meeting
+    from fotltn.learn.store import MANIFEST
     from fotltn.project.config import read_config
     from fotltn.project.loggers import as_callbacks
     from fotltn.project.train import train_and_save, without_axioms
@@ -90,7 +91,7 @@ def train(
             return
         words = [*(log or ()), *([] if tensorboard is None else [f"tensorboard:{tensorboard}"])]
         told = as_callbacks([*words, Display(quiet=as_json)])
-        if (path / "manifest.json").exists() and not as_json:
+        if (path / MANIFEST).exists() and not as_json:
             print(f"note: the model in {path} is replaced at the end", file=sys.stderr)
         trained = train_and_save(config, path, fresh=fresh, callbacks=told)
     what, number = "trace", len(trained.facts.traces)

@@ -95,7 +95,8 @@ def violations(
         sentences = [RANKING if ranked else none]
     else:
         with following("violations", quiet=as_json):
-            worst, rates = view.cells(axiom).worst(top), _rates(view.cells(axiom))
+            cells = view.cells(axiom)
+            worst, rates = cells.worst(top), _rates(cells)
         rows = [(axiom, None, v) for v in worst]
         dicts = [v.as_dict() for v in worst]
         content = {**worst.as_dict(), **rates._asdict()}

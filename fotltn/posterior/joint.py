@@ -8,7 +8,7 @@ weight of all draws stands for the tied tracks: their old and new values do not 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 import torch
@@ -18,32 +18,17 @@ from fotltn.logic import core as c
 from fotltn.logic.parts import predicates_in
 from fotltn.posterior.clauses import Clause
 from fotltn.posterior.movers import Mover
-from fotltn.posterior.structure import Structure
-from fotltn.posterior.swaps import DensityTerm
-from fotltn.semantics.tables import Tables
+from fotltn.posterior.swaps import Competition, DensityTerm
 
 #: Joint moves of a kind of track in a sweep: as many as tracks, within these limits.
 _LEAST, _MOST = 4, 16
 
 
-class TiedSampler(Protocol):
+class TiedSampler(Competition, Protocol):
     """The part of a sampler that joint moves need."""
 
-    structure: Structure
-    known: Tables
-    tables: dict[str, Tensor]
-    generator: torch.Generator
     movers: list[Mover]
     teaches: list[frozenset[tuple[str, ...]]]
-
-    def density_terms(self) -> list[DensityTerm]:
-        """The terms of the log-probability of worlds."""
-
-    def false_by_trace(self, clauses: Sequence[Clause]) -> Tensor:
-        """Count the cells in which clauses are false, with axes (world, trace)."""
-
-    def define_anew(self, names: Collection[str]) -> None:
-        """Compute some defined predicates from free ones."""
 
 
 class _TiedKinds(NamedTuple):
@@ -55,12 +40,14 @@ class _TiedKinds(NamedTuple):
         terms: the numbers of the terms of log-probability that the first kind changes, and the
             second does not.
         clauses: the hard clauses about either kind.
+        defined: the predicates that either kind defines.
     """
 
     one: Mover
     others: Mover
     terms: tuple[int, ...]
     clauses: tuple[Clause, ...]
+    defined: tuple[str, ...]
 
 
 class JointMoves:
@@ -87,14 +74,16 @@ class JointMoves:
         worth = self._worth(terms, pair)
         broken = sampler.false_by_trace(pair.clauses)
         _, totals = self._drawn(others, heat)
+        names = one.kind.moving.names | others.kind.moving.names | {*pair.defined}
+        written = [name for name in sampler.tables if name in names]
         for _ in range(min(_MOST, max(_LEAST, one.tracks // sampler.known.batch))):
-            before = {name: sampler.tables[name].clone() for name in self._written(pair)}
+            before = {name: sampler.tables[name].clone() for name in written}
             bits = one.read(sampler.tables, every)
             one.write(sampler.tables, every, bits ^ self._flips(one, bits.shape))
-            self._define()
+            sampler.define_anew(pair.defined)
             drawn, totals_now = self._drawn(others, heat)
             others.write(sampler.tables, others.colours[0].tracks, drawn)
-            self._define()
+            sampler.define_anew(pair.defined)
             worth_now, broken_now = (
                 self._worth(terms, pair), sampler.false_by_trace(pair.clauses)
             )  # fmt: skip
@@ -111,14 +100,6 @@ class JointMoves:
                 torch.where(accepted, new, old)
                 for new, old in ((worth_now, worth), (broken_now, broken), (totals_now, totals))
             )
-
-    def _written(self, pair: _TiedKinds) -> list[str]:
-        names = pair.one.kind.moving.names | pair.others.kind.moving.names
-        names |= {*self.sampler.structure.definitions}
-        return [name for name in self.sampler.tables if name in names]
-
-    def _define(self) -> None:
-        self.sampler.define_anew([*self.sampler.structure.definitions])
 
     def _worth(self, terms: Sequence[DensityTerm], pair: _TiedKinds) -> Tensor:
         """The terms that the first kind changes, with axes (world, trace)."""
@@ -182,7 +163,8 @@ class JointMoves:
         prior = len(depends) + self.sampler.movers.index(one)
         hard = (clause for clause in structure.clauses if clause.weight is None)
         clauses = tuple(x for x in hard if self._free(x.body) & (mine | theirs))
-        yield _TiedKinds(one, others, (*changed, prior), clauses)
+        defined = tuple(n for n in structure.definitions if self._free_of(n) & (mine | theirs))
+        yield _TiedKinds(one, others, (*changed, prior), clauses, defined)
 
     def _can_change(self, mover: Mover) -> bool:
         """Whether tracks have facts that can change, and a prior of their own."""

@@ -38,9 +38,9 @@ def problem_of(built: Built) -> Problem:
     """
     task = built.task
     # Nothing stops early here, so a share of labels is held back only to choose thresholds on.
-    waits = task.watched is None and task.training.thresholds == "half"
+    all_count = task.watched is None and task.training.thresholds == "half"
     return asked_of(
-        built.config, built.world, task.grounding, task.labels if waits else task.split()[0],
+        built.config, built.world, task.grounding, task.labels if all_count else task.split()[0],
         _theory(task.objective, task.axioms.theory),
     )  # fmt: skip
 
