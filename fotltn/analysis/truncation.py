@@ -75,6 +75,44 @@ def if_longer(formula: c.Formula) -> c.Formula:
     return bounds[formula].high
 
 
+def never_fails(formula: c.Formula) -> bool:
+    """Whether no trace makes a formula false for good, because it may always become true later.
+
+    >>> never_fails(c.Aggregate(False, c.Atom("p", ()), c.Window(), past=False))
+    True
+    """
+    sure: dict[c.Core, bool] = {}
+    for node in postorder(if_longer(formula)):
+        if isinstance(node, c.Formula):
+            parts = [sure[child] for child in children(node) if isinstance(child, c.Formula)]
+            sure[node] = _surely_true(node, parts)
+    return sure[node]
+
+
+def _surely_true(formula: c.Formula, below: list[bool]) -> bool:
+    """Whether a formula is true because of constants alone; quantifiers have entities."""
+    node = c.closed(formula)
+    match node:
+        case c.Truth(value):
+            return value
+        case c.And():
+            return all(below)
+        case c.Or():
+            return any(below)
+        case c.Implies() | c.Quantifier():
+            return below[-1]
+        case c.Shift(weak=weak):
+            return weak and below[0]
+        case c.Aggregate(universal, _, window, _):
+            return below[0] and (universal or window.low == 0)
+        case c.Until(dual, _, _, window, _):
+            return below[-1] and (dual or window.low == 0)
+        case c.Not() | c.Edge() | c.Atom() | c.Equal() | c.Compare():
+            return False
+        case _:
+            assert_never(node)
+
+
 def _bounds(formula: c.Formula, below: list[FutureBounds]) -> FutureBounds:
     lows, highs = [part.low for part in below], [part.high for part in below]
     node = c.closed(formula)

@@ -61,12 +61,13 @@ class MixingReport:
             why = f", and hard axioms tie tracks ({listing(tied)})" if tied else ""
             result.append(
                 f"chains do not agree on {names}: probabilities depend on where they began{why}; "
-                "more sweeps and a longer burn-in may help"
+                "larger `sweeps` and `burn_in` in [posterior] may help"
             )
         if 2 * self.copied > chains:
             result.append(
                 f"{self.copied} of {chains} chains did not reach a world that obeys the hard "
-                "axioms, and continue as copies of others; a longer burn-in may help"
+                "axioms, and continue as copies of others; a larger `burn_in` in [posterior] may "
+                "help"
             )
         return tuple(result)
 

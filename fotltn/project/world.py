@@ -11,6 +11,7 @@ from typing import assert_never, cast
 import torch
 from torch import Tensor, nn
 
+from fotltn.analysis.truncation import never_fails
 from fotltn.errors import Diagnostic, ParseError, listing, name_hint, warning
 from fotltn.grounding.dense import tables_of_facts
 from fotltn.grounding.facts import Facts
@@ -24,6 +25,7 @@ from fotltn.grounding.wide import Wide, read_wide
 from fotltn.learn.objective import unsure
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedTheory, check
+from fotltn.logic.defined import definitions_in
 from fotltn.logic.signature import Signature
 from fotltn.networks.encoders import Centring
 from fotltn.networks.grounding import Grounding
@@ -206,6 +208,7 @@ def world_of(
             *config.strays(),
             *unguarded(theory, facts),
             *never_stated(theory, from_facts, facts.rows),
+            *_without_say(config, theory),
         )
         facts = replace(facts, warnings=(*facts.warnings, *odd))
     facts = replace(facts, tested={})
@@ -351,6 +354,22 @@ def unguarded(theory: CheckedTheory, facts: Facts) -> tuple[Diagnostic, ...]:
         hint = "add a guard that is true of existing entities: forall x where Present(x). …"
         warnings.append(warning(text, hint=hint))
     return tuple(warnings)
+
+
+def _without_say(config: Config, theory: CheckedTheory) -> Iterator[Diagnostic]:
+    """Yield a warning for axioms that exclude no world, because traces end before they fail."""
+    if config.method != "posterior" or config.end == "final":
+        return
+    defined = definitions_in(theory, [*config.predicates]).by_name.values()
+    both = {name for one in defined for name in one.axioms}  # both directions say what holds
+    if names := [x.name for x in theory.axioms if x.name not in both and never_fails(x.formula)]:
+        verb = "says" if len(names) == 1 else "say"
+        yield warning(
+            f"{listing(names, 20)} {verb} nothing about worlds: what has not come by the end of a "
+            "trace may still come",
+            hint='set a limit, such as F[<=5], or write end = "final" in [theory] if nothing comes '
+            "after the end",
+        )
 
 
 def _open(formula: c.Formula, sort: str) -> Iterator[c.Axis]:

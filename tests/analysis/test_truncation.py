@@ -8,7 +8,7 @@ import random
 import pytest
 import torch
 
-from fotltn.analysis.truncation import end_of, if_longer, undecided
+from fotltn.analysis.truncation import end_of, if_longer, never_fails, undecided
 from fotltn.errors import DataError
 from fotltn.logic.check import check_formula
 from fotltn.semantics import crisp
@@ -88,3 +88,15 @@ def test_ends_have_names():
         end_of("finale")
     with pytest.raises(DataError, match="is not '7'; it is 'undecided', 'final'"):
         end_of("7")
+
+
+NEVER_FALSE_FOR_GOOD = ("F p", "G F p", "G(q -> F p)", "p | F q", "O p -> F q", "O F p")
+
+
+@pytest.mark.parametrize("text", [*READ_ONCE, *NEVER_FALSE_FOR_GOOD, "p | !p", "G(q -> F p) & G p"])
+def test_what_never_fails_can_become_true_after_every_trace(text):
+    formula = propositional(text)
+    assert never_fails(formula) is (text in NEVER_FALSE_FOR_GOOD)
+    if never_fails(formula):
+        for bits in itertools.product([False, True], repeat=6):
+            assert bool(could_be(formula, [list(bits[:3]), list(bits[3:])], 3).all()), bits

@@ -290,8 +290,8 @@ def test_chains_that_cannot_move_are_named():
     figure = f"{stuck.mixing.r_hat['P']:.3f}"
     assert stuck.warnings == (
         f"chains do not agree on P (R-hat {figure}), V (R-hat {figure}): probabilities depend on "
-        "where they began, and hard axioms tie tracks ('Tie'); more sweeps and a longer burn-in "
-        "may help",
+        "where they began, and hard axioms tie tracks ('Tie'); larger `sweeps` and `burn_in` "
+        "in [posterior] may help",
     )
 
 
@@ -302,5 +302,5 @@ def test_chains_that_cannot_come_to_obey_go_on_from_others():
     seldom = MixingReport({"P": 1.0}, {"P": 9.0}, copied=9)
     assert seldom.warnings(16) == (
         "9 of 16 chains did not reach a world that obeys the hard axioms, and continue as copies "
-        "of others; a longer burn-in may help",
+        "of others; a larger `burn_in` in [posterior] may help",
     )

@@ -17,7 +17,7 @@ from fotltn.project.config import Config, config_of, read_config
 from fotltn.project.problem import problem_of
 from fotltn.project.toml import parse_toml
 from fotltn.project.written import show_config
-from tests.project.robots import other, project
+from tests.project.robots import THEORY, other, project
 
 
 def read(text: str) -> Config:
@@ -151,3 +151,22 @@ def test_what_cannot_be_is_refused_with_what_would_work(tmp_path, what):
     first = caught.value.diagnostics[0]
     assert (first.message, first.hint) == (message, hint)
     assert first.span is not None or hint is None
+
+
+# --- axioms that exclude no world ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("axiom", "toml", "warned"),
+    [
+        ("hard axiom Once: forall r. F Slow(r)", other(), True),
+        ("hard axiom Once: forall r. F[<=2] Slow(r)", other(), False),
+        ("hard axiom Once: forall r. F Slow(r)", other(("[data]", 'end = "final"\n[data]')), False),
+        ("hard axiom Once: forall r. F Slow(r)", other(('"posterior"', '"gradient"')), False),
+    ],
+)
+def test_an_axiom_that_the_end_of_a_trace_leaves_open_is_told(tmp_path, axiom, toml, warned):
+    built = build(read_config(project(tmp_path, toml, THEORY + axiom)))
+    told = [str(one.message) for one in built.world.facts.warnings if "'Once'" in one.message]
+    assert len(told) == warned
+    assert all("says nothing about worlds" in text for text in told)
