@@ -435,6 +435,28 @@ def test_a_formula_is_stopped_with_the_keyboard(visit):
     assert page.locator("#messages").inner_text() == "Stopped."
 
 
+def test_what_is_typed_before_the_scripts_are_there_is_answered(visit):
+    page = visit("/compare")
+    held: list[Any] = []
+    page.route("**/static/formula.js*", lambda route: held.append(route))
+    with page.expect_request("**/static/formula.js*"):
+        page.goto("/formula", wait_until="commit")
+    page.get_by_label("A formula").fill("Stop(x)")
+    held[0].continue_()
+    page.get_by_role("heading", name="Bindings and time").wait_for()
+
+
+def test_a_formula_without_an_answer_says_so(browser, live_pair):
+    context = browser.new_context(base_url=live_pair.url)
+    page = context.new_page()
+    page.goto(f"/?token={TOKEN}")
+    page.goto("/formula")
+    page.route("**/formula?*part=*", lambda route: route.abort())
+    page.get_by_label("A formula").fill("Stop(x)")
+    page.get_by_text("There was no answer. Is the inspector still running?").wait_for()
+    context.close()
+
+
 def test_words_of_a_theory_are_completed(visit):
     page = visit("/formula")
     box = page.get_by_label("A formula")

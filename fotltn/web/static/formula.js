@@ -14,8 +14,7 @@ class FormulaBox {
     this.running = null;
     this.stop.addEventListener("click", () => {
       if (this.running) this.running.abort(); // the server gives up what nobody waits for
-      const messages = document.getElementById("messages");
-      messages.textContent = "Stopped.";
+      this.say("Stopped.");
     });
     this.text.addEventListener("input", () => {
       this.underline([]);
@@ -56,6 +55,7 @@ class FormulaBox {
       });
     }
     this.showMessages();
+    if (this.text.value !== this.text.defaultValue) this.ask(); // typed before the script was there
   }
 
   // Put a text where the cursor is, in place of some letters before it.
@@ -109,11 +109,17 @@ class FormulaBox {
       this.showMessages();
       heatMaps(made);
     } catch (error) {
-      if (error.name !== "AbortError") throw error;
+      if (error.name === "AbortError") return;
+      this.say("There was no answer. Is the inspector still running?");
+      throw error;
     } finally {
       clearTimeout(long);
       if (this.running === running) this.stop.hidden = true;
     }
+  }
+
+  say(message) {
+    document.getElementById("messages").textContent = message;
   }
 
   // Underline what is wrong, and ask for what is still missing.

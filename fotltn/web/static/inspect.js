@@ -59,14 +59,20 @@ async function visit(address, { back = false, top = 0 } = {}) {
 function arrive(hash, top) {
   const place = hash && document.getElementById(hash.slice(1));
   const heading = place || document.querySelector("h1");
-  const box = document.querySelector("[autofocus]");
-  if (place || !box) {
+  if (place || !focusBox()) {
     heading.tabIndex = -1;
     heading.focus({ preventScroll: true });
-  } else box.focus({ preventScroll: true });
+  }
   if (place) place.scrollIntoView({ behavior: "instant" });
   else scrollTo({ top, behavior: "instant" });
   begin();
+}
+
+// Whether the page has a box to type in, which then gets the focus.
+function focusBox() {
+  const box = document.querySelector("[autofocus]");
+  box?.focus({ preventScroll: true });
+  return Boolean(box);
 }
 
 function ours(address) {
@@ -107,4 +113,5 @@ function begin() {
   pending(document);
 }
 
+if (!location.hash) focusBox(); // a browser does so when it paints, and a key may come before
 begin();
