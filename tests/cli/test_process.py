@@ -161,7 +161,7 @@ def test_interrupted_while_it_waits_for_input(tmp_path):
 
 
 INTERRUPT = """
-import os, runpy, signal, sys
+import importlib.metadata, os, runpy, signal, sys
 class Interrupt:
     def find_spec(self, name, *rest):
         if name == {module!r}:
@@ -172,17 +172,26 @@ class Interrupt:
                     raise
 sys.meta_path.insert(0, Interrupt())
 sys.argv = ["fotltn", *{args!r}]
-runpy.run_module("fotltn", run_name="__main__")
+{start}
 """
+
+STARTS = {
+    "module": 'runpy.run_module("fotltn", run_name="__main__")',
+    "script": """
+(script,) = importlib.metadata.entry_points(group="console_scripts", name="fotltn")
+script.load()()
+""",
+}
 
 
 @pytest.mark.parametrize(
     ("module", "swallows"),
     [("typer", False), ("pyarrow", False), ("pyarrow", True), ("torch", True)],
 )
-def test_interrupted_while_it_loads(module, swallows):
+@pytest.mark.parametrize("start", STARTS)
+def test_interrupted_while_it_loads(module, swallows, start):
     """Most of a short run is loading, so that is where Ctrl-C strikes; libraries may swallow it."""
-    code = INTERRUPT.format(module=module, swallows=swallows, args=EVAL)
+    code = INTERRUPT.format(module=module, swallows=swallows, args=EVAL, start=STARTS[start])
     result = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True, text=True, env=environment(), timeout=SECONDS,
