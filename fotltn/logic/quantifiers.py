@@ -1,4 +1,4 @@
-"""Move quantifiers inwards, past connectives and temporal operators.
+"""Move quantifiers inwards or outwards, past connectives and temporal operators.
 
 This is for two-valued logic only: the laws do not hold for degrees. Domains are not empty, so a
 quantifier may be dropped where its variables do not occur.
@@ -6,7 +6,7 @@ quantifier may be dropped where its variables do not occur.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import reduce
 from typing import assert_never
@@ -14,7 +14,7 @@ from typing import assert_never
 from fotltn.logic import core as c
 from fotltn.logic.nnf import both, either
 from fotltn.logic.parts import free_axes, operands
-from fotltn.tree import postorder
+from fotltn.tree import children, postorder, rebuilt, transform
 
 
 def pushed_in(
@@ -87,3 +87,57 @@ def _sharing(
         members = [formula for _, formulas in touching for formula in formulas]
         groups = [*rest, (mine.union(*(names for names, _ in touching)), [*members, part])]
     return groups
+
+
+def pulled_out(formula: c.Formula, wanted: Collection[c.Axis]) -> c.Formula:
+    """Move the quantifiers of some variables in front of temporal operators.
+
+    `O exists x. P(x)` becomes `exists x. O P(x)`, in which `O P(x)` is about a single entity.
+
+    Args:
+        formula: a formula in normal form.
+        wanted: the variables; other quantifiers stay.
+    """
+
+    def rule(node: c.Core) -> c.Core:
+        if not isinstance(node, c.Until | c.Shift):
+            return node
+        if isinstance(node, c.Shift):
+            sides = [(0, node.arg, node.weak, set[c.Axis]())]
+        else:
+            left, right, dual = node.left, node.right, node.dual
+            sides = [(1, right, dual, _named(left)), (0, left, not dual, _named(right))]
+        for place, side, universal, taken in sides:
+            split = _in_front(universal, side, wanted)
+            if split is not None and not taken & {*split[0]}:
+                below = [*children(node)]
+                axes, below[place] = split
+                return c.Quantifier(universal, axes, None, rebuilt(node, below))
+        return node
+
+    return transform(formula, rule)
+
+
+def _in_front(
+    universal: bool, body: c.Formula, wanted: Collection[c.Axis]
+) -> tuple[tuple[c.Axis, ...], c.Formula] | None:
+    """Wanted variables of a quantifier that can stand in front of a body, and the rest of it."""
+    if isinstance(body, c.Quantifier) and body.universal is universal:
+        mine = tuple(a for a in body.axes if a in wanted)
+        rest = tuple(a for a in body.axes if a not in wanted)
+        inner = c.Quantifier(universal, rest, None, body.body) if rest else body.body
+        return (mine, inner) if mine else None
+    if isinstance(body, c.And | c.Or):
+        parts = operands(body, type(body))
+        for place, part in enumerate(parts):
+            split = _in_front(universal, part, wanted)
+            others = parts[:place] + parts[place + 1 :]
+            if split is not None and not any(_named(o) & {*split[0]} for o in others):
+                parts[place] = split[1]
+                return split[0], reduce(type(body), parts)
+    return None
+
+
+def _named(formula: c.Formula) -> set[c.Axis]:
+    """The axes of all variables of a formula, free or not."""
+    return {node.axis for node in postorder(formula) if isinstance(node, c.Variable)}

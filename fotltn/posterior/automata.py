@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import reduce
+from typing import Any, assert_never
 
 import numpy as np
 
 from fotltn.errors import LimitError
 from fotltn.logic import core as c
+from fotltn.logic.nnf import both, either
+from fotltn.logic.parts import operands
 from fotltn.monitor.automaton import Automaton
 from fotltn.monitor.compile import Skeleton, letter
+from fotltn.posterior.clauses import is_edge, is_node
+from fotltn.posterior.patterns import Moving
+from fotltn.tree import children, rebuilt
 
 #: The most states of an automaton.
 MOST_STATES = 512
@@ -34,6 +41,47 @@ class MinimalAutomaton:
     next: Numbers
     accepts: Flags
     live: Flags
+
+
+def over_letters(
+    node: c.Formula, moving: Moving, read: Callable[[int], c.Formula],
+    condition: Callable[[c.Formula], c.Formula],
+) -> c.Formula:  # fmt: skip
+    """Write a formula in letters: one for each bit, and for each largest condition.
+
+    Args:
+        node: a formula in normal form.
+        moving: the bits of the tracks.
+        read: the letter of a bit.
+        condition: the letter of a formula without bits.
+    """
+
+    def visit(part: c.Formula) -> c.Formula:
+        if is_edge(part):
+            return part
+        if not moving.inside(part):
+            return condition(part)
+        match is_node(part):
+            case c.And() | c.Or() as joined:
+                kind, join = (c.And, both) if isinstance(joined, c.And) else (c.Or, either)
+                pieces = operands(joined, kind)
+                known = [p for p in pieces if not moving.inside(p) and not is_edge(p)]
+                start = condition(reduce(kind, known)) if known else c.Truth(kind is c.And)
+                rest = [visit(p) for p in pieces if moving.inside(p) or is_edge(p)]
+                return reduce(join, rest, start)
+            case c.Atom() as atom:
+                hit = moving.bit(atom)
+                assert hit is not None
+                return read(hit[0])
+            case c.Not() | c.Quantifier() | c.Shift() | c.Until():
+                below = [child for child in children(part) if isinstance(child, c.Formula)]
+                return rebuilt(part, [visit(child) for child in below])
+            case c.Truth() | c.Edge() | c.Equal() | c.Compare() | c.Implies() | c.Aggregate():
+                raise AssertionError(part)
+            case never:
+                assert_never(never)
+
+    return visit(node)
 
 
 def machine(name: str, formula: c.Formula, letters: int) -> MinimalAutomaton:

@@ -8,23 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
-from typing import assert_never
 
 from fotltn.errors import Diagnostic, LimitError, listing
 from fotltn.logic import core as c
 from fotltn.logic.defined import Definition
-from fotltn.logic.nnf import FALSE, both, either, nnf
-from fotltn.logic.parts import free_axes, operands
-from fotltn.logic.quantifiers import pushed_in
+from fotltn.logic.nnf import FALSE, nnf
+from fotltn.logic.parts import free_axes
+from fotltn.logic.quantifiers import pulled_out, pushed_in
 from fotltn.monitor.compile import letter
-from fotltn.posterior.automata import MinimalAutomaton, machine
+from fotltn.posterior.automata import MinimalAutomaton, machine, over_letters
 from fotltn.posterior.clauses import (
     Clause,
     atom_of,
     counted,
-    is_edge,
-    is_node,
     number_of,
     numbered,
     replaced_in,
@@ -40,7 +36,7 @@ from fotltn.posterior.points import sees_a_point
 from fotltn.posterior.product import Part, Shape, TrackAutomaton, laws_of, product
 from fotltn.posterior.rows import atoms_of
 from fotltn.semantics.tables import Tables
-from fotltn.tree import children, postorder, rebuilt, transform
+from fotltn.tree import children, postorder, transform
 
 #: The most patterns of a window.
 MOST_PATTERNS = 256
@@ -130,7 +126,13 @@ class KindCompiler:
         Raises:
             LimitError: there are too many states.
         """
-        return _Compilation(self, sorts, free, name).run()
+        compilation = _Compilation(self, sorts, free, name)
+        try:
+            return compilation.run()
+        except LimitError:
+            if not compilation.rewritten:
+                raise
+        return _Compilation(self, sorts, free, name, rewrite=False).run()
 
     def machine(self, name: str, formula: c.Formula, letters: int) -> MinimalAutomaton:
         """Return the automaton of a formula of an axiom; it is made once."""
@@ -146,9 +148,11 @@ class KindCompiler:
 
 class _Compilation:
     def __init__(
-        self, theory: KindCompiler, sorts: tuple[str, ...], free: Sequence[Bit], name: str
-    ) -> None:
+        self, theory: KindCompiler, sorts: tuple[str, ...], free: Sequence[Bit], name: str, *,
+        rewrite: bool = True,
+    ) -> None:  # fmt: skip
         self.theory, self.sorts, self.name = theory, sorts, name
+        self.rewrite, self.rewritten = rewrite, False
         self.axes = tuple(c.Axis(f"·{n}", sort) for n, sort in enumerate(sorts))
         self.free = len(free)
         self.moving = Moving(free, sorts)
@@ -168,7 +172,7 @@ class _Compilation:
                     if self.moving.inside(part):
                         part_of = replace(clause, axes=axes, body=part)
                         self._clause(counted(part_of, self.theory.tables))
-        self.factors = [self._with_span(self._lifted(factor)) for factor in self.factors]
+        self.factors = [self._within_window(factor) for factor in self.factors]
         bits = len(self.moving.bits)
         parts = [(name, self._part(name, formula, bits)) for name, formula in self.local]
         return self._product(parts)
@@ -353,6 +357,23 @@ class _Compilation:
 
     # --- factors ---
 
+    def _within_window(self, factor: Factor) -> Factor:
+        """Find a form of a factor that a window holds, if there is one.
+
+        `O exists x. P(x)` has none if it sees too many time points; `exists x. O P(x)` has one.
+        """
+        plain = self._with_span(self._lifted(factor))
+        if plain.span is not None or not self.rewrite:
+            return plain
+        atoms = atoms_of(factor.formula, self.moving.names)
+        axes = {term.axis for atom in atoms for term in atom.args if isinstance(term, c.Variable)}
+        outwards = replace(factor, formula=pulled_out(factor.formula, axes))
+        rewritten = self._with_span(self._lifted(outwards))
+        if rewritten.span is None:
+            return plain
+        self.rewritten = True
+        return rewritten
+
     def _lifted(self, factor: Factor) -> Factor:
         """Replace temporal formulas about one track in a factor by helping bits."""
         replaced: dict[c.Core, c.Formula] = {}
@@ -414,42 +435,9 @@ class _Compilation:
                 return c.Not(read(bits + self.conditions[opposite]))
             return read(bits + self.conditions.setdefault(part, len(self.conditions)))
 
-        over = self._over_letters(formula, read, condition)
+        over = over_letters(formula, self.moving, read, condition)
         always = c.Until(True, FALSE, over, c.Window(), past=False)
         return Part(self.theory.machine(name, always, len(columns)), tuple(columns))
-
-    def _over_letters(
-        self, node: c.Formula, read: Callable[[int], c.Formula],
-        condition: Callable[[c.Formula], c.Formula],
-    ) -> c.Formula:  # fmt: skip
-        """A formula over letters: one for each bit, and for each largest condition."""
-
-        def visit(part: c.Formula) -> c.Formula:
-            if is_edge(part):
-                return part
-            if not self.moving.inside(part):
-                return condition(part)
-            match is_node(part):
-                case c.And() | c.Or() as joined:
-                    kind, join = (c.And, both) if isinstance(joined, c.And) else (c.Or, either)
-                    pieces = operands(joined, kind)
-                    known = [p for p in pieces if not self.moving.inside(p) and not is_edge(p)]
-                    start = condition(reduce(kind, known)) if known else c.Truth(kind is c.And)
-                    rest = [visit(p) for p in pieces if self.moving.inside(p) or is_edge(p)]
-                    return reduce(join, rest, start)
-                case c.Atom() as atom:
-                    hit = self.moving.bit(atom)
-                    assert hit is not None
-                    return read(hit[0])
-                case c.Not() | c.Quantifier() | c.Shift() | c.Until():
-                    below = [child for child in children(part) if isinstance(child, c.Formula)]
-                    return rebuilt(part, [visit(child) for child in below])
-                case c.Truth() | c.Edge() | c.Equal() | c.Compare() | c.Implies() | c.Aggregate():
-                    raise AssertionError(part)
-                case never:
-                    assert_never(never)
-
-        return visit(node)
 
     def _product(self, parts: list[tuple[str, Part]]) -> TrackKind:
         static = tuple(n for n, bit in enumerate(self.moving.bits) if bit.static)

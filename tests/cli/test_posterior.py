@@ -307,7 +307,11 @@ def test_the_plan_as_if_the_method_was_another(call, tmp_path):
 
 
 def test_a_plan_says_what_is_tested(call, tmp_path):
-    more = "axiom Far weight 0.5: forall r. G(Faulty(r) -> O (exists s. Slow(s) & !Near(s)))\n"
+    one, two = "exists s. Slow(s) & !Near(s)", "exists s, q. Slow(s) & Faulty(q)"
+    remembered = f"axiom Far weight 0.5: forall r. G(Faulty(r) -> O ({one}))\n"
+    told = call("plan", project(tmp_path / "q", theory=THEORY + remembered))
+    assert "  Far: window of 1 point, 54 places\n" in told.out, told.out
+    more = f"axiom Far weight 0.5: forall r. G(Faulty(r) -> O ({two}))\n"
     told = call("plan", project(tmp_path / "p", theory=THEORY + more))
     assert "  Far: draws are tested, 9 places\n" in told.out, told.out
 

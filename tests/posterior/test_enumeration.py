@@ -15,6 +15,7 @@ import torch
 from fotltn.logic.check import check as check_theory
 from fotltn.logic.defined import definitions_in
 from fotltn.posterior import product
+from fotltn.posterior import structure as structures
 from fotltn.posterior.impossible import NoWorldError
 from fotltn.posterior.problem import Problem
 from fotltn.posterior.run import sampler_of
@@ -181,6 +182,42 @@ def test_probabilities_equal_those_of_enumeration():
 
 def test_what_hard_axioms_tie_moves_together():
     assert tied(range(1))["compared"] > 3
+
+
+#: Axioms about someone at some time: windows do not hold the time points, tracks remember them.
+SOMEONE = [
+    "hard axiom A: forall x, y. G(Has(x, y) -> O exists x2. P(x2))",
+    "hard axiom A: G((exists x. Near(x)) -> exists x2. F (P(x2) & Near(x2)))",
+    "hard axiom A: G((exists x. Near(x)) -> WX F exists x2. P(x2) & !Q(x2))",
+    "hard axiom A: forall x. G(Q(x) -> H forall x2. P(x2) | Near(x2))",
+    "axiom A weight 1.0: forall x. G(Near(x) -> O exists x2. P(x2) & Q(x2))",
+    "axiom A weight 2.0: G((exists x. Near(x)) & F exists x2. P(x2))",
+]
+
+
+def someone(seeds: range) -> int:
+    """Compare theories of `SOMEONE`, in which no axiom only tests draws; how many there were."""
+    number = 0
+    for axiom in SOMEONE:
+        for seed in seeds:
+            one = stated(random.Random(seed), seed, [axiom], ["P", "Q"])
+            plan = structure(one.theory, one.tables, one.learned, one.learned, end=one.end)
+            assert all(factor.span for kind in plan.kinds for factor in kind.factors)
+            outcome, differences = compared(one, seed, even_tied=True)
+            number += outcome == "compared"
+            assert max(map(abs, differences), default=0.0) < 5.5, one.text
+    return number
+
+
+def test_someone_at_some_time(monkeypatch):
+    monkeypatch.setattr(structures, "_MOST_JOINED", 1)  # so that tracks move one at a time
+    assert someone(range(3)) > 8
+
+
+@pytest.mark.slow
+def test_someone_at_some_time_in_many_worlds(monkeypatch):
+    monkeypatch.setattr(structures, "_MOST_JOINED", 1)
+    assert someone(range(3, 60)) > 150
 
 
 def present(seeds: range) -> Counter[str]:
