@@ -7,8 +7,9 @@ from typing import Annotated
 import typer
 
 from fotltn.cli.options import Json, ProjectFolder
-from fotltn.cli.output import emit_json
+from fotltn.cli.output import emit_json, warn
 from fotltn.cli.tables import add, grid, say, show
+from fotltn.errors import warning
 from fotltn.format import count, number
 
 
@@ -62,5 +63,10 @@ def worth(
             add(table, one.axiom, "–", one.problem, "–")
     show(table)
     say(f"What each adds to the log-likelihood of {count(labels)} labels, held back in parts.")
+    if apart := [one for one in measured if one.problem is None and not one.agree]:
+        names = ", ".join(f"{one.axiom} (R-hat {number(one.r_hat)})" for one in apart)
+        message = f"chains do not agree in what was sampled for {names}: its worth may be chance"
+        hint = "larger `sweeps` and `burn_in` in [posterior] may help"
+        warn([warning(message, hint=hint)])
     if built.task.grounding.sensors is not None:
         say("Networks over features are left out: they would have to be trained for each part.")

@@ -14,6 +14,7 @@ from fotltn.analysis.record import Record, look_up
 from fotltn.errors import DataError, LimitError
 from fotltn.grounding.labels import Labels
 from fotltn.posterior.impossible import NoWorldError
+from fotltn.posterior.mixing import AGREE
 from fotltn.posterior.posterior import Posterior
 from fotltn.posterior.problem import Problem
 from fotltn.posterior.run import sample
@@ -32,6 +33,7 @@ class AxiomWorth(Record):
         low: the lower end of an interval that holds the gain in 95 of 100 cases.
         high: the upper end.
         labels: the number of labels that were held back.
+        r_hat: the greatest R-hat of the compared samplings; above 1.2, chains did not agree.
         problem: why sampling failed without the axiom; None if it did not.
     """
 
@@ -40,12 +42,18 @@ class AxiomWorth(Record):
     low: float
     high: float
     labels: int
+    r_hat: float = 1.0
     problem: str | None = None
 
     @property
     def by_label(self) -> float:
         """The mean gain of one label."""
         return self.gain / max(1, self.labels)
+
+    @property
+    def agree(self) -> bool:
+        """Whether the chains of all compared samplings agree."""
+        return self.r_hat <= AGREE
 
 
 def worth(
@@ -94,13 +102,17 @@ def worth(
         for fold in range(folds)
     ]
 
+    r_hat: dict[str | None, float] = {}
+
     def likelihood(axiom: str | None, _: int, division: Division) -> dict[str, Tensor]:
         left = replace(theory, axioms=tuple(a for a in theory.axioms if a.name != axiom))
         how = problem.sampling
         if not isinstance(how.weights, str):
             how = replace(how, weights=tuple(n for n in how.weights if n != axiom))
         asked = replace(problem, theory=left, labels=division.learned, sampling=how)
-        return foreseen(sample(asked), division.held_back)
+        posterior = sample(asked)
+        r_hat[axiom] = max(r_hat.get(axiom, 1.0), posterior.mixing.worst)
+        return foreseen(posterior, division.held_back)
 
     measured = leave_out(
         names, divisions, likelihood, bearable=(LimitError, NoWorldError), report=report
@@ -112,7 +124,12 @@ def worth(
             measured.every, measured.without[name], divisions, strict=False
         ):
             _add(sums, {n: every[n] - without[n] for n in every}, division.held_back)
-        result.append(_summed(name, sums, labels.total, measured.problems.get(name)))
+        if (problem_without := measured.problems.get(name)) is not None:
+            gains = (math.nan, math.nan, math.nan)
+        else:
+            gains = _summed(sums)
+        worst = max(r_hat.get(None, 1.0), r_hat.get(name, 1.0))
+        result.append(AxiomWorth(name, *gains, labels.total, worst, problem_without))
     return sorted(result, key=lambda one: -one.gain if one.problem is None else math.inf)
 
 
@@ -146,12 +163,9 @@ def _add(sums: dict[tuple[int, ...], float], gains: Mapping[str, Tensor], labels
                 sums[key] = sums.get(key, 0.0) + gain
 
 
-def _summed(
-    name: str, sums: Mapping[tuple[int, ...], float], labels: int, problem: str | None
-) -> AxiomWorth:
-    if problem is not None:
-        return AxiomWorth(name, math.nan, math.nan, math.nan, labels, problem)
+def _summed(sums: Mapping[tuple[int, ...], float]) -> tuple[float, float, float]:
+    """The sum of the gains of atoms, and the ends of its interval."""
     values = torch.tensor(list(sums.values()), dtype=torch.float64)
     gain, number = float(values.sum()), len(values)
     error = float(values.std()) * math.sqrt(number) if number > 1 else math.inf
-    return AxiomWorth(name, gain, gain - _WIDE * error, gain + _WIDE * error, labels)
+    return gain, gain - _WIDE * error, gain + _WIDE * error

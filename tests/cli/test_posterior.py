@@ -386,6 +386,14 @@ def test_what_an_axiom_is_worth(call):
 # --- chains that do not agree ---------------------------------------------------------------------
 
 
+def test_worth_says_for_which_axioms_chains_do_not_agree(call, monkeypatch):
+    monkeypatch.setattr(MixingReport, "worst", 9.0)
+    asked = ("worth", "robots", "--folds", "2", "--axiom", "Signs")
+    told = call(*asked)
+    assert "chains do not agree in what was sampled for Signs (R-hat 9.000)" in told.err
+    assert json.loads(call(*asked, "--json").out)["axioms"][0]["r_hat"] == 9.0
+
+
 def test_every_answer_says_that_chains_do_not_agree(call, monkeypatch):
     monkeypatch.setattr(MixingReport, "apart", {"Slow": 9.0})
     for command in (

@@ -120,6 +120,18 @@ def test_an_axiom_without_which_nothing_can_be_sampled_is_told(monkeypatch, kind
     assert math.isnan(one.gain)
 
 
+def test_chains_that_do_not_agree_without_an_axiom_count_for_that_axiom(monkeypatch):
+    def apart(asked: Problem) -> Posterior:
+        names = {axiom.name for axiom in asked.theory.axioms}
+        mixing = replace(sample(asked).mixing, r_hat={"P": 1.01 if "Idle" in names else 1.5})
+        return replace(sample(asked), mixing=mixing)
+
+    monkeypatch.setattr(module, "sample", apart)
+    by_name = {one.axiom: one for one in worth(problem(observed(0.3)), folds=2)}
+    assert (by_name["Idle"].r_hat, by_name["Idle"].agree) == (1.5, False)
+    assert (by_name["Seen"].r_hat, by_name["Seen"].agree) == (1.01, True)
+
+
 def test_bad_input_is_refused():
     labels = observed(0.3)
     few = labels.take({"P": torch.arange(len(labels.truth["P"])) < 1})
