@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -22,7 +22,7 @@ def worlds(
     ] = 10,
     most_probable: Annotated[
         bool,
-        typer.Option("--most-probable", help="Write only the most probable of the sampled worlds."),
+        typer.Option("--most-probable", help="Write the most probable world, and no other."),
     ] = False,
     parquet: Annotated[
         bool, typer.Option("--parquet", help="Write Parquet files instead of CSV.")
@@ -32,7 +32,9 @@ def worlds(
     """Write sampled worlds as tables of facts, one file per world.
 
     Each row says whether a learned fact is true in that world; the tables can be read again as
-    facts. The worlds are the last ones of different chains. Files of the same names are replaced.
+    facts. The worlds are the last ones of different chains. The most probable world is not one of
+    them: it is found by making sampled worlds more probable, track by track, until no track can
+    do better. Files of the same names are replaced.
     Exit status: 0 if they are written, 1 if the input has errors or the model has no worlds, 2 for
     a wrong call.
     """
@@ -46,16 +48,18 @@ def worlds(
     if number > posterior.count:
         raise DataError(f"there are {posterior.count} worlds, not {number}")
     last = posterior.count - 1
-    chosen = [posterior.most_probable] if most_probable else range(last, last - number, -1)
     kind = "parquet" if parquet else "csv"
-    files = {n: out / f"world-{n:04d}.{kind}" for n in chosen}
-    tables = {files[n]: predictions(posterior.world(n), posterior.learned) for n in chosen}
+    files: dict[int | Literal["best"], Path] = {"best": out / f"world-best.{kind}"}
+    if not most_probable:
+        files = {n: out / f"world-{n:04d}.{kind}" for n in range(last, last - number, -1)}
+    tables = {files[n]: predictions(posterior.world(n), posterior.learned) for n in files}
     write_tables(tables)
     rows = next(iter(tables.values())).num_rows
     if as_json:
+        density: dict[int | Literal["best"], float]
+        density = {"best": posterior.best_density, **dict(enumerate(posterior.density.tolist()))}
         listed = [
-            {"number": n, "file": str(file), "log_density": float(posterior.density[n])}
-            for n, file in files.items()
+            {"number": n, "file": str(file), "log_density": density[n]} for n, file in files.items()
         ]
         emit_json({"ok": True, "model": str(model), "rows": rows, "worlds": listed})
         return

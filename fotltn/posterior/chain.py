@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +13,7 @@ from fotltn.posterior.automata import Flags, Numbers
 from fotltn.posterior.product import TrackAutomaton
 from fotltn.posterior.shared_worlds import Randomness, all_of, uniform
 from fotltn.posterior.small_steps import BackSteps, followed
-from fotltn.posterior.track_weights import Gain, Weights, some_tracks
+from fotltn.posterior.track_weights import Gain, TrackDraws, Weights, alike, some_tracks
 from fotltn.semantics.tables import within
 
 #: The most numbers of one pass on a CPU.
@@ -45,7 +45,7 @@ class _Ways(NamedTuple):
     forwards: Callable[[Tensor, Tensor], Tensor]
 
 
-class _EdgeSymbols(NamedTuple):
+class EdgeSymbols(NamedTuple):
     """Symbols: edges with the same symbol have the same evidence and gains.
 
     Args:
@@ -127,7 +127,7 @@ class Chain:
         self.accepts, self.last = self.in_order(product.accepts), self.in_order(product.last)
         self.statics = self.in_order(product.statics)
         self.before = [self.in_order(b) for b in product.before]
-        self._told_apart: dict[tuple[tuple[int, int], ...], _EdgeSymbols] = {}
+        self._told_apart: dict[tuple[tuple[int, int], ...], EdgeSymbols] = {}
         self.at_once = _NUMBERS_AT_ONCE
         if device.type == "cuda":
             memory = torch.cuda.get_device_properties(device).total_memory
@@ -202,7 +202,7 @@ class Chain:
 
     def draw(
         self, weights: Weights, digits: Sequence[Tensor], generator: Randomness, worlds: int
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    ) -> TrackDraws:
         """Draw every track in every world.
 
         Args:
@@ -210,15 +210,22 @@ class Chain:
             digits: for each gain, the digit of each letter.
             generator: the source of random numbers.
             worlds: the number of worlds.
-
-        Returns:
-            The letters, with axes (world, track, time); the values of static bits, with axes
-            (world, track); and the logarithm of the total weight of all draws, with axes
-            (world, track), which is minus infinity if no draw is possible.
         """
+
+        def drawn(some: Weights, told: EdgeSymbols) -> TrackDraws:
+            by_symbol = self.worth_of_symbols(some, told.symbols).exp_()
+            return self._draw(some, by_symbol, told, generator, worlds)
+
+        return self.by_parts(weights, digits, all_of(generator, worlds), drawn)
+
+    def by_parts(
+        self, weights: Weights, digits: Sequence[Tensor], worlds: int,
+        one_part: Callable[[Weights, EdgeSymbols], TrackDraws],
+    ) -> TrackDraws:  # fmt: skip
+        """Put together the tracks of parts that fit into memory."""
         tracks, times = weights.evidence.shape[:2]
-        told = self._symbols(weights, digits)
-        per_track = all_of(generator, worlds) * (
+        told = self.symbols(weights, digits)
+        per_track = worlds * (
             (times + 1) * (self.states + told.symbols.shape[1]) + 3 * len(told.which)
         )
         step = max(1, min(self.at_once // per_track, tracks)) if tracks else 1
@@ -226,17 +233,15 @@ class Chain:
         if weights.first is not None:  # tracks of similar length are drawn together
             order = weights.lengths.argsort(descending=True, stable=True)
         parts = []
-        for part in _alike(weights.lengths[order], step, weights.first is not None):
-            some = some_tracks(weights, order[part])
-            by_symbol = self._weighed(some, told.symbols)
-            letters, static, total = self._draw(some, by_symbol, told, generator, worlds)
+        for part in alike(weights.lengths[order], step, weights.first is not None):
+            letters, static, total = one_part(some_tracks(weights, order[part]), told)
             rest = times - letters.shape[2]
             parts.append((torch.nn.functional.pad(letters, (0, rest)), static, total))
         letters, static, total = (torch.cat(each, 1) for each in zip(*parts, strict=True))
         back = order.argsort()
-        return letters[:, back], static[:, back], total[:, back]
+        return TrackDraws(letters[:, back], static[:, back], total[:, back])
 
-    def _symbols(self, weights: Weights, digits: Sequence[Tensor]) -> _EdgeSymbols:
+    def symbols(self, weights: Weights, digits: Sequence[Tensor]) -> EdgeSymbols:
         """The symbols, which depend only on the windows."""
         windows = tuple((gain.window, gain.length) for gain in weights.gains)
         if windows not in self._told_apart:
@@ -244,24 +249,24 @@ class Chain:
             told += [self.patterns(g, d) for g, d in zip(weights.gains, digits, strict=True)]
             symbols, which = _unique_columns(torch.stack(told))
             pairs, pair = _unique_columns(torch.stack([which, self.target]))
-            self._told_apart[windows] = _EdgeSymbols(symbols, which, pairs, pair)
+            self._told_apart[windows] = EdgeSymbols(symbols, which, pairs, pair)
         return self._told_apart[windows]
 
-    def _weighed(self, weights: Weights, symbols: Tensor) -> Tensor:
-        """The weights of symbols, with axes (time, symbol, track, world); or one world."""
+    def worth_of_symbols(self, weights: Weights, symbols: Tensor) -> Tensor:
+        """The worth of symbols, at most 0, with axes (time, symbol, track, world); or one world."""
         times = weights.evidence.shape[1]
         total = weights.evidence.permute(1, 2, 0)[:, symbols[0]].unsqueeze(-1)
         for gain, pattern in zip(weights.gains, symbols[1:], strict=True):
             values = gain.values[:, :, :times].permute(2, 3, 1, 0).contiguous()
             total = total + values.index_select(1, pattern)
-        return (total - total.amax(1, keepdim=True)).exp_()
+        return total - total.amax(1, keepdim=True)
 
     def _draw(
-        self, weights: Weights, by_symbol: Tensor, told: _EdgeSymbols, generator: Randomness,
+        self, weights: Weights, by_symbol: Tensor, told: EdgeSymbols, generator: Randomness,
         worlds: int,
-    ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    ) -> TrackDraws:  # fmt: skip
         """Draw tracks with given weights of symbols."""
-        end, conditions = self._ends(weights), weights.conditions.permute(2, 1, 0).contiguous()
+        end, conditions = self.ends(weights), weights.conditions.permute(2, 1, 0).contiguous()
         # If all weights are the same in all worlds, so is the backward pass.
         apart = max(end.shape[-1], by_symbol.shape[-1], conditions.shape[-1])
         end = end.expand(-1, len(weights.lengths), apart)
@@ -276,12 +281,12 @@ class Chain:
         return self._forwards(weights, ways, draws[times])
 
     def _ways_of_all(
-        self, weights: Weights, by_symbol: Tensor, told: _EdgeSymbols, conditions: Tensor,
+        self, weights: Weights, by_symbol: Tensor, told: EdgeSymbols, conditions: Tensor,
         end: Tensor, draws: Tensor,
     ) -> _Ways:  # fmt: skip
         """Find the way that a draw would take from every state, for some time points at once."""
         size, every, times = self.edge.shape, self.edge.flatten(), len(draws)
-        target, symbol = _with_none(self.target)[every], _with_none(told.which)[every]
+        target, symbol = with_none(self.target)[every], with_none(told.which)[every]
         moves = weights.moves[every].T.contiguous()
         step = max(1, _FEW_NUMBERS // (len(every) * max(1, end[0].numel())))
         numbers = torch.arange(len(every), dtype=torch.int32, device=self.device)
@@ -315,7 +320,7 @@ class Chain:
         return _Ways(later[0], scale, forwards)
 
     def _ways_by_point(
-        self, weights: Weights, by_symbol: Tensor, told: _EdgeSymbols, conditions: Tensor,
+        self, weights: Weights, by_symbol: Tensor, told: EdgeSymbols, conditions: Tensor,
         end: Tensor, draws: Tensor,
     ) -> _Ways:  # fmt: skip
         """Find the way that a draw takes, time point by time point, only from states it reaches."""
@@ -345,7 +350,7 @@ class Chain:
                 every if part.shape[-1] == worlds else every // worlds
                 for part in (scale, by_symbol, conditions)
             )
-            target, symbol = _with_none(self.target), _with_none(which)
+            target, symbol = with_none(self.target), with_none(which)
             taken = torch.empty(len(draws), len(state), dtype=torch.int64, device=self.device)
             least = int(lengths.min()) if len(lengths) else 0
             for t, draw in enumerate(draws.flatten(1).unbind(0)):
@@ -401,10 +406,8 @@ class Chain:
             total[:number] += by_edge[start : start + number]
             start += number
 
-    def _forwards(
-        self, weights: Weights, ways: _Ways, draw: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        times, (tracks, worlds), first = weights.evidence.shape[1], draw.shape, ways.first
+    def _forwards(self, weights: Weights, ways: _Ways, draw: Tensor) -> TrackDraws:
+        (tracks, worlds), first = draw.shape, ways.first
         static, starts = weights.static.T.unsqueeze(-1), self.starts
         if weights.first is not None:  # any state may be the first, and it has static bits
             static, starts = static[self.statics], torch.arange(self.states, device=self.device)
@@ -413,18 +416,35 @@ class Chain:
         begins = (static - top).exp() * first[starts]
         begins = torch.where((starts >= 0)[:, None, None], begins, 0.0)
         total = (begins.sum(0).log() + top + ways.scale).expand(tracks, worlds)
-        chosen = _picked(begins.expand(-1, tracks, worlds), draw).flatten()
+        chosen = _picked(begins.expand(-1, tracks, worlds), draw)
+        return self.along(weights, chosen, total, ways.forwards)
+
+    def along(
+        self, weights: Weights, chosen: Tensor, total: Tensor,
+        forwards: Callable[[Tensor, Tensor], Tensor],
+    ) -> TrackDraws:  # fmt: skip
+        """Follow tracks from where they begin.
+
+        Args:
+            weights: the weights of tracks.
+            chosen: the number of the beginning of each track, with axes (track, world): the value
+                of its static bits, or if tracks come and go, its first state.
+            total: the logarithm of the total weight, with the same axes.
+            forwards: computes edges; see `_Ways`.
+        """
+        times, (tracks, worlds) = weights.evidence.shape[1], chosen.shape
+        state = chosen if weights.first is not None else self.starts[chosen].clamp_min(0)
         lengths = weights.lengths.repeat_interleave(worlds)
-        taken = ways.forwards(starts[chosen].clamp_min(0), lengths)
+        taken = forwards(state.flatten(), lengths)
         if weights.first is not None:
             chosen = self.statics[chosen]
-        letters = _with_none(self.letter)[taken]
+        letters = with_none(self.letter)[taken]
         if len(lengths) and int(lengths.min()) < times:
             letters *= torch.arange(times, device=self.device).unsqueeze(-1) < lengths
         shaped = letters.reshape(times, tracks, worlds).permute(2, 1, 0)
-        return shaped, chosen.reshape(tracks, worlds).T, total.T
+        return TrackDraws(shaped, chosen.T, total.T)
 
-    def _ends(self, weights: Weights) -> Tensor:
+    def ends(self, weights: Weights) -> Tensor:
         """The worth of ending in a state, with windows that reach beyond the end."""
         tracks, times = weights.evidence.shape[:2]
         end = self.accepts.to(weights.evidence.dtype)[:, None, None]
@@ -445,24 +465,13 @@ class Chain:
         return end
 
 
-def _alike(lengths: Tensor, most: int, apart: bool) -> Iterator[slice]:
-    """Split tracks into parts of at most `most`; with `apart`, of similar length."""
-    start, count = 0, len(lengths)
-    while start < count:
-        end = min(start + most, count)
-        if apart:
-            end = min(end, max(start + 1, int((lengths >= int(lengths[start]) / 2).sum())))
-        yield slice(start, end)
-        start = end
-
-
 def _unique_columns(values: Tensor) -> tuple[Tensor, Tensor]:
     """The distinct columns, sorted, and the number of each column among them."""
     columns, which = torch.unique(values, dim=1, return_inverse=True)
     return columns, which
 
 
-def _with_none(values: Tensor) -> Tensor:
+def with_none(values: Tensor) -> Tensor:
     """Values of edges, and 0 for the number that stands for none."""
     return torch.nn.functional.pad(values, (0, 1))
 

@@ -200,7 +200,5 @@ def _changing(mover: Mover) -> list[int]:
 
 
 def _at_once(mover: Mover) -> bool:
-    """Whether all tracks of a kind are drawn at once, exactly."""
-    if len(mover.colours) != 1:
-        return False
-    return all(coupling.window is not None for coupling in mover.colours[0].couplings)
+    """Whether all tracks of a kind are drawn at once, and the total weight of draws is known."""
+    return len(mover.colours) == 1 and not mover.colours[0].couplings

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from fotltn.logic import core as c
 from fotltn.logic.parts import predicates_in
+from fotltn.posterior.best_tracks import best_tracks
 from fotltn.posterior.chain import Chain
 from fotltn.posterior.choices import choices
 from fotltn.posterior.clauses import decisive, interchangeable, number_of
@@ -261,12 +262,13 @@ class Mover:
         self.help(worlds)
         return self._weighed_by(self._cases(worlds))
 
-    def move(self, worlds: Worlds, generator: Randomness, heat: float) -> None:
+    def move(self, worlds: Worlds, generator: Randomness | None, heat: float) -> None:
         """Draw every track once.
 
         Args:
             worlds: the tables, which the move changes.
-            generator: the source of random numbers.
+            generator: the source of random numbers; None if each track is to become as probable
+                as it can be, given all others.
             heat: the strength of ties, from 0 to 1.
         """
         conditions = self.prepared(worlds)
@@ -276,7 +278,7 @@ class Mover:
 
     def draw_anew(
         self, colour: Colour, worlds: Worlds, conditions: Tensor, held: dict[object, Tensor],
-        generator: Randomness, heat: float,
+        generator: Randomness | None, heat: float,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
         """Draw the tracks of a colour, given all other facts, without changing the tables.
 
@@ -292,7 +294,11 @@ class Mover:
         )  # fmt: skip
         if self.spans is not None:
             weights = self.spans.within(weights, tracks)
-        letters, static, totals = self.chain.draw(weights, digits, generator, self.worlds)
+        if generator is None:
+            drawn = best_tracks(self.chain, weights, digits, self.worlds)
+        else:
+            drawn = self.chain.draw(weights, digits, generator, self.worlds)
+        letters, static, totals = drawn
         bits = self.letters[letters]
         if self.spans is not None:
             bits = self.spans.spread(bits, tracks, self.row_truth.tables.horizon)
@@ -302,14 +308,14 @@ class Mover:
 
     def _move(
         self, colour: Colour, worlds: Worlds, conditions: Tensor, held: dict[object, Tensor],
-        generator: Randomness, heat: float,
+        generator: Randomness | None, heat: float,
     ) -> None:  # fmt: skip
         tracks = colour.tracks
         bits, totals = self.draw_anew(colour, worlds, conditions, held, generator, heat)
         old = self.read(worlds, tracks)
         possible = totals > -torch.inf
         tested = [one for one in colour.couplings if one.window is None]
-        if self.lazy:  # so that the first track does not always give way
+        if self.lazy and generator is not None:  # so that the first track does not always give way
             draw = uniform(possible.shape, generator, world=0, device=self.device)
             possible &= draw < _LAZY
         bits = torch.where(possible[..., None, None], bits, old)
@@ -320,8 +326,10 @@ class Mover:
         before = torch.where(self._obeys(old, tracks, worlds), before, -torch.inf)
         self.write(worlds, tracks, bits)
         after = self._tested(tested, worlds, len(tracks))
-        draw = uniform(after.shape, generator, world=0, dtype=torch.float64, device=self.device)
-        refused = draw.log() > heat * (after - before)
+        refused = after < before
+        if generator is not None:
+            draw = uniform(after.shape, generator, world=0, dtype=after.dtype, device=self.device)
+            refused = draw.log() > heat * (after - before)
         self.write(worlds, tracks, torch.where(refused[..., None, None], old, bits))
 
     def _obeys(self, bits: Tensor, tracks: Tensor, worlds: Worlds) -> Tensor:

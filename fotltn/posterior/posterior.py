@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -73,6 +73,9 @@ class Posterior:
         worlds: sampled worlds: truth values, shape `(world, trace, *arguments, time)`. Worlds
             at a distance of `chains` are of one chain.
         density: the log-probability of each world, up to a constant, shape `(world,)`.
+        best: the most probable world that was found: truth values, shape `(trace, *arguments,
+            time)`. It is not one of the sampled worlds.
+        best_density: its log-probability, up to the same constant.
         chains: the number of chains.
         rates: the rates of wrong labels, as given or learned.
         violations: for each soft axiom, the number of cells of a world that break it.
@@ -99,6 +102,8 @@ class Posterior:
     marginals: Mapping[str, Tensor]
     worlds: Mapping[str, Tensor]
     density: Tensor
+    best: Mapping[str, Tensor]
+    best_density: float
     chains: int
     rates: Mapping[str, NoiseRates]
     violations: Mapping[str, BrokenCells]
@@ -127,6 +132,7 @@ class Posterior:
         """Return everything except the worlds themselves, as data."""
         return {
             "worlds": self.count,
+            "best_density": self.best_density,
             "chains": self.chains,
             "sweeps": self.sweeps,
             "rates": {name: rates._asdict() for name, rates in self.rates.items()},
@@ -138,20 +144,21 @@ class Posterior:
             "weights": dict(self.weights),
         }
 
-    def world(self, number: int) -> Tables:
-        """Return a sampled world as tables, with the given facts.
+    def world(self, number: int | Literal["best"]) -> Tables:
+        """Return a world as tables, with the given facts.
+
+        Args:
+            number: the number of a sampled world, or "best" for the most probable world that was
+                found.
 
         Raises:
             DataError: no world has that number.
         """
+        if number == "best":
+            return self._with(dict(self.best))
         if not 0 <= number < self.count:
             raise DataError(f"worlds have numbers from 0 to {self.count - 1}, not {number}")
         return self._with({name: table[number] for name, table in self.worlds.items()})
-
-    @property
-    def most_probable(self) -> int:
-        """Return the number of the most likely sampled world."""
-        return int(self.density.argmax())
 
     def degrees(self) -> Tables:
         """Return the given facts, and the probabilities of atoms as degrees."""

@@ -14,6 +14,7 @@ from fotltn.grounding.labels import Labels
 from fotltn.posterior.bits import packed, unpacked
 from fotltn.posterior.blind import BlindWorlds
 from fotltn.posterior.carried import PARTS
+from fotltn.posterior.climb import climb
 from fotltn.posterior.evidence import NoiseRates
 from fotltn.posterior.impossible import NoWorldError
 from fotltn.posterior.inputs import check_input
@@ -301,17 +302,39 @@ class SamplingRun:
         sums = self._by_part({n: self._sums[n].unsqueeze(0) for n in learned})
         stored = self._by_part({n: torch.cat(self._stored[n]) for n in learned})
         density, evidence = torch.cat(self._density), sampler.evidence.by_part
+        best, peak = self._best(density)
         broken = {n: torch.cat(cells) for n, cells in self._broken.items()}
         return [
             Posterior(
                 tables, learned, {n: total[0] / self.counted for n, total in sums[part].items()},
-                stored[part], density[:, part], how.worlds,
+                stored[part], density[:, part],
+                {n: best[part][n] for n in learned}, float(peak[part]), how.worlds,
                 {n: evidence[part].rates[n] for n in learned},
                 {n: BrokenCells.of(cells[:, part]) for n, cells in broken.items()},
                 self._mixing[part].report(learned, self._copied[part]), self.counted, plan,
             )
             for part in range(self._parts)
         ]  # fmt: skip
+
+    def _best(self, density: Tensor) -> tuple[list[dict[str, Tensor]], Tensor]:
+        """The most probable world of each part, and its log-probability.
+
+        Worlds climb from the last sweep, one of them from the most probable stored world. Traces
+        are independent, so each trace takes the best of all worlds.
+        """
+        sampler, before = self.sampler, self.sampler.snapshot()
+        stored = self._by_part({name: torch.cat(self._stored[name]) for name in before})
+        for part, worlds in enumerate(self._by_part(sampler.tables)):
+            number = int(density[:, part].argmax())
+            for name, table in stored[part].items():
+                worlds[name][0] = table[number]
+        worth, chosen = climb(sampler).max(0)
+        traces = torch.arange(len(chosen), device=chosen.device)
+        best = {name: sampler.tables[name][chosen, traces].unsqueeze(0) for name in before}
+        for name, table in before.items():
+            sampler.tables[name].copy_(table)
+        apart = [{n: t[0] for n, t in part.items()} for part in self._by_part(best)]
+        return apart, worth.unflatten(0, (self._parts, -1)).sum(1)
 
     # --- to resume later --------------------------------------------------------------------------
 

@@ -1,9 +1,10 @@
-"""Weights of tracks: evidence, prior, and gains from other tracks."""
+"""Weights of tracks: evidence, prior, and gains from other tracks; and what is drawn from them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from torch import Tensor
 
@@ -55,6 +56,21 @@ class Weights:
     last: Tensor | None = None
 
 
+class TrackDraws(NamedTuple):
+    """Every track in every world.
+
+    Args:
+        letters: the letters, with axes (world, track, time).
+        statics: the values of static bits, with axes (world, track).
+        total: the logarithm of the total weight of all draws, with axes (world, track), up to a
+            number that depends on gains alone; minus infinity if no draw is possible.
+    """
+
+    letters: Tensor
+    statics: Tensor
+    total: Tensor
+
+
 def some_tracks(weights: Weights, part: Tensor) -> Weights:
     """Take the weights of some tracks; if tracks come and go, up to the longest of these."""
     times = weights.evidence.shape[1]
@@ -69,3 +85,14 @@ def some_tracks(weights: Weights, part: Tensor) -> Weights:
         first=None if weights.first is None else weights.first[part],
         last=None if weights.last is None else weights.last[part],
     )  # fmt: skip
+
+
+def alike(lengths: Tensor, most: int, apart: bool) -> Iterator[slice]:
+    """Split tracks into parts of at most `most`; with `apart`, of similar length."""
+    start, count = 0, len(lengths)
+    while start < count:
+        end = min(start + most, count)
+        if apart:
+            end = min(end, max(start + 1, int((lengths >= int(lengths[start]) / 2).sum())))
+        yield slice(start, end)
+        start = end

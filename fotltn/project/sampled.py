@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -301,6 +302,7 @@ WORLDS = "posterior.json"
 def pack_posterior(posterior: Posterior) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Pack worlds as byte tensors, with a document for the rest."""
     tensors = {f"posterior/worlds/{n}": packed(t) for n, t in posterior.worlds.items()}
+    tensors |= {f"posterior/best/{n}": packed(t) for n, t in posterior.best.items()}
     tensors["posterior/density"] = posterior.density
     document = posterior.as_dict()
     if (carried := posterior.carried) is not None:
@@ -328,12 +330,11 @@ def unpack_posterior(
     )
     right = type(chains) is int and chains > 0 and len(density) > 0 and len(density) % chains == 0
     expect(right, "the number of its chains is wrong")
+    shapes = {name: grounding.marginals[name].table.shape for name in names}
     packs = below(stored, "worlds/")
     expect(set(packs) == set(names), "its worlds are of other predicates")
-    worlds = {}
-    for name, data in packs.items():
-        shape = (len(density), *grounding.marginals[name].table.shape)
-        worlds[name] = unpacked(data, shape).to(device)
+    worlds = {n: unpacked(packs[n], (len(density), *shapes[n])).to(device) for n in names}
+    best, best_density = _best(stored, document, worlds, density)
     rates = document["rates"]
     expect(isinstance(rates, dict) and set(rates) == set(names), "its rates are wrong")
     pairs = {n: NoiseRates(**numbers_by_name(pair, "a rate")) for n, pair in rates.items()}
@@ -351,10 +352,27 @@ def unpack_posterior(
     copied = document.get("copied", 0)
     expect(type(copied) is int and 0 <= copied <= chains, "its number of copied chains is wrong")
     return Posterior(
-        two_valued(fixed, 0.5), names, tables, {n: worlds[n] for n in names}, density.to(device),
+        two_valued(fixed, 0.5), names, tables, worlds, density.to(device), best, best_density,
         chains, pairs, violations, MixingReport(numbers[0], numbers[1], copied), sweeps,
         carried=_carried(stored, document, pairs, grounding),
     )  # fmt: skip
+
+
+def _best(
+    stored: Mapping[str, Tensor], document: Any, worlds: Mapping[str, Tensor], density: Tensor
+) -> tuple[dict[str, Tensor], float]:
+    """Return the most probable world, and its log-probability.
+
+    If an earlier version wrote the model, it is the most probable one of the stored worlds.
+    """
+    if "best_density" not in document:
+        first = int(density.argmax())
+        return {name: table[first] for name, table in worlds.items()}, float(density[first])
+    packs, worth = below(stored, "best/"), document["best_density"]
+    expect(set(packs) == set(worlds), "its most probable world is of other predicates")
+    expect(type(worth) is float and math.isfinite(worth), "the density of its best world is wrong")
+    best = {n: unpacked(packs[n], t.shape[1:]).to(t.device) for n, t in worlds.items()}
+    return best, worth
 
 
 def _cells(numbers: Mapping[str, float]) -> BrokenCells:

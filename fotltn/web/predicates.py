@@ -16,7 +16,7 @@ from fotltn.web.state import WebState
 from fotltn.web.views import gaps
 from fotltn.web.views import predicates as listed_predicates
 from fotltn.web.visit import Visit, cell_at, listing, same
-from fotltn.web.worlds import beside, sampled, world_bytes
+from fotltn.web.worlds import WorldNumber, beside, sampled, world_bytes
 
 #: The contents that a heat map of a predicate can show.
 SHOWN = ("predictions", "labels", "world")
@@ -98,7 +98,8 @@ async def predicate(state: WebState, request: Request) -> Response:
     if table.labelled:
         maps.append((side, SHOWN[1], SHOWN[1], table.label_bytes, "--green"))
     if world is not None:
-        maps.append((side, SHOWN[2], f"world {world}", by_name[SHOWN[2]], "--accent"))
+        title = "the most probable world" if world == "best" else f"world {world}"
+        maps.append((side, SHOWN[2], title, by_name[SHOWN[2]], "--accent"))
     more = {
         "worlds": 0 if posterior is None else posterior.count,
         "panels": [
@@ -123,8 +124,8 @@ def _posterior(visit: Visit) -> Posterior | None:
     return posterior if posterior is not None and visit.name in posterior.worlds else None
 
 
-def _world(visit: Visit) -> int | None:
-    """Return the number of the world that an address names.
+def _world(visit: Visit) -> WorldNumber | None:
+    """Return the world that an address names.
 
     Raises:
         RefusedError: there is no world of that number.
@@ -134,6 +135,8 @@ def _world(visit: Visit) -> int | None:
     posterior = _posterior(visit)
     if posterior is None:
         raise RefusedError(404, f"sampled worlds do not contain '{visit.name}'")
+    if visit.text("world") == "best":
+        return "best"
     return visit.number("world", 0, posterior.count - 1)
 
 

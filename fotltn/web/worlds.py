@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -20,6 +20,9 @@ from fotltn.web.sides import Side
 from fotltn.web.state import WebState
 from fotltn.web.views import gaps
 from fotltn.web.visit import Visit
+
+#: The number of a sampled world, or the word for the most probable one.
+WorldNumber = int | Literal["best"]
 
 #: The number of worlds to show beside the probability of a fact.
 BESIDE = 6
@@ -40,12 +43,12 @@ def sampled(inspected: Side) -> Posterior:
 
 
 async def worlds(state: WebState, request: Request) -> Response:
-    """Show what was sampled, and list the worlds, the most probable first."""
+    """Show what was sampled, the most probable world, and the sampled ones by probability."""
     visit = Visit(state, request, ("model", "from", "count"))
     posterior = sampled(visit.inspected)
     order = posterior.density.argsort(descending=True, stable=True)
     start, some = visit.part(order)
-    below = (posterior.density.max() - posterior.density).tolist()
+    below = (posterior.best_density - posterior.density).tolist()
     rows = [
         {"world": n, "chain": n % posterior.chains, "below_best": below[n],
          "true": {name: int(table[n].sum()) for name, table in posterior.worlds.items()}}
@@ -60,19 +63,21 @@ async def worlds(state: WebState, request: Request) -> Response:
         "from": start,
         "to": start + len(rows),
         "rows": rows,
+        "best": {name: int(table.sum()) for name, table in posterior.best.items()},
     }
     return visit.answer("worlds.html", content)
 
 
-def world_rows(posterior: Posterior, name: str, world: int, table: Predictions) -> Tensor:
+def world_rows(posterior: Posterior, name: str, world: WorldNumber, table: Predictions) -> Tensor:
     """Return the truth of a predicate in a world, with axes (row, time), like its predictions."""
-    truth = posterior.worlds[name][world].cpu().float().expand(-1, *table.cells.sizes, -1)
+    values = posterior.best[name] if world == "best" else posterior.worlds[name][world]
+    truth = values.cpu().float().expand(-1, *table.cells.sizes, -1)
     rows = truth.reshape(table.values.shape).clone()
     rows[table.values.isnan()] = float("nan")
     return rows
 
 
-def world_bytes(posterior: Posterior, name: str, world: int, table: Predictions) -> Any:
+def world_bytes(posterior: Posterior, name: str, world: WorldNumber, table: Predictions) -> Any:
     """Return a function that returns rows of a world as bytes."""
     return lambda rows: bytes(shades(world_rows(posterior, name, world, table)[rows]).numpy())
 
@@ -80,10 +85,10 @@ def world_bytes(posterior: Posterior, name: str, world: int, table: Predictions)
 def beside(posterior: Posterior, name: str, row: int, table: Predictions) -> list[dict[str, Any]]:
     """Return a row of a predicate in the most probable world and the last worlds of some chains."""
     last = range(posterior.count - 1, max(-1, posterior.count - 1 - posterior.chains), -1)
-    chosen = dict.fromkeys([posterior.most_probable, *last])
+    chosen: list[WorldNumber] = ["best", *last]
     return [
         {"world": n, "values": gaps(world_rows(posterior, name, n, table)[row].tolist())}
-        for n in list(chosen)[:BESIDE]
+        for n in chosen[:BESIDE]
     ]
 
 

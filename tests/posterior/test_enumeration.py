@@ -98,13 +98,17 @@ def compared(
     return Compared("compared" if result else "certain", tuple(result))
 
 
-def with_habits(sampler: Sampler, exact: Exact, seed: int) -> dict[str, torch.Tensor]:
-    """Give a sampler a random prior; the probabilities of atoms, by the density of all worlds."""
+def give_habits(sampler: Sampler, seed: int) -> None:
+    """Give a sampler a random prior."""
     generator = torch.Generator().manual_seed(seed)
     for part in (sampler.prior.initial, sampler.prior.moves, sampler.prior.static):
         for table in part.values():
             draws = torch.rand(table.shape, generator=generator, dtype=torch.float64) + 0.05
             table.copy_((draws / draws.sum(-1, keepdim=True)).log())
+
+
+def every_world(sampler: Sampler, exact: Exact) -> tuple[Sampler, torch.Tensor]:
+    """All worlds, with the prior of a sampler; and which of them obey the hard axioms."""
     number = len(exact.weight)
     all_worlds = Sampler(
         sampler.structure, sampler.known, sampler.evidence, Sampling(number, learn=False)
@@ -117,7 +121,14 @@ def with_habits(sampler: Sampler, exact: Exact, seed: int) -> dict[str, torch.Te
     for column, (name, cell) in enumerate(exact.cells):
         all_worlds.tables[name].movedim(0, -1)[cell] = torch.from_numpy(exact.bits[:, column] > 0)
     all_worlds.define()
-    log = torch.where(exact.feasible, all_worlds.density()[:, 0], -torch.inf)
+    return all_worlds, exact.feasible
+
+
+def with_habits(sampler: Sampler, exact: Exact, seed: int) -> dict[str, torch.Tensor]:
+    """Give a sampler a random prior; the probabilities of atoms, by the density of all worlds."""
+    give_habits(sampler, seed)
+    all_worlds, feasible = every_world(sampler, exact)
+    log = torch.where(feasible, all_worlds.density()[:, 0], -torch.inf)
     weight = (log - log.max()).exp()
     weight /= weight.sum()
     return {

@@ -23,7 +23,7 @@ from fotltn.project.callbacks import Callback
 from fotltn.project.config import Config, read_config
 from fotltn.project.model import Model, load_model
 from fotltn.project.problem import problem_of
-from fotltn.project.sampled import sample_project
+from fotltn.project.sampled import pack_posterior, sample_project, unpack_posterior
 from fotltn.project.train import train, train_and_save, without_axioms
 from fotltn.reporting.model_report import model_content, model_page
 from fotltn.web.sides import side_of
@@ -163,6 +163,16 @@ def test_a_model_of_an_earlier_version_does_not_travel(model, tmp_path):
     )
 
 
+def test_a_model_without_a_best_world_has_its_best_sample(model):
+    tensors, document = pack_posterior(model.posterior)
+    del document["best_density"]
+    restored = unpack_posterior(tensors, document, model.grounding)
+    number = int(model.posterior.density.argmax())
+    assert restored.best_density == float(model.posterior.density[number])
+    for name, table in restored.best.items():
+        assert torch.equal(table, model.posterior.worlds[name][number])
+
+
 def assert_refused(model: Model, folder: Path, reason: str, **changes: Any) -> None:
     """What is written with other worlds is refused when it is read."""
     assert model.posterior is not None
@@ -191,6 +201,12 @@ def test_what_does_not_fit_is_refused(model, tmp_path):
     assert_refused(model, folder, "its worlds are of other predicates", worlds=worlds)
     worlds = {**posterior.worlds, "Slow": posterior.worlds["Slow"][..., :-1]}
     assert_refused(model, folder, "324 truth values are not 34 bytes", worlds=worlds)
+    best = {n: t for n, t in posterior.best.items() if n != "Slow"}
+    assert_refused(model, folder, "its most probable world is of other predicates", best=best)
+    best = {**posterior.best, "Slow": posterior.best["Slow"][..., :-1]}
+    assert_refused(model, folder, "18 truth values are not 2 bytes", best=best)
+    reason = "the density of its best world is wrong"
+    assert_refused(model, folder, reason, best_density=7)
     reason = "the densities of its worlds are wrong"
     assert_refused(model, folder, reason, density=posterior.density / 0)
 

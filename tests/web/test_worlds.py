@@ -42,10 +42,11 @@ def test_worlds_are_listed_by_how_probable_they_are(asked, robots):
     posterior = robots.model.posterior
     content = get(asked, "/worlds", count="100")
     assert content["worlds"] == content["total"] == posterior.count
-    assert content["rows"][0]["world"] == posterior.most_probable
     below = [row["below_best"] for row in content["rows"]]
     assert below == sorted(below)
-    assert below[0] == 0
+    assert below[0] == pytest.approx(posterior.best_density - float(posterior.density.max()))
+    assert below[0] >= 0
+    assert content["best"]["Faulty"] == int(posterior.best["Faulty"].sum())
     for row in content["rows"]:
         assert row["true"]["Faulty"] == int(posterior.worlds["Faulty"][row["world"]].sum())
     page = text_of(asked.get("/worlds", headers=HTML).text)
@@ -56,10 +57,11 @@ def test_worlds_are_listed_by_how_probable_they_are(asked, robots):
 def test_a_world_stands_beside_probabilities(asked, robots):
     posterior = robots.model.posterior
     row = get(asked, "/predicate/Faulty/row", x="r1", t="2")
-    for one in row["worlds"]:
+    best, *sampled = row["worlds"]
+    assert best == {"world": "best", "values": posterior.best["Faulty"][0, 1].float().tolist()}
+    for one in sampled:
         truth = posterior.worlds["Faulty"][one["world"], 0, 1].float().tolist()
         assert one["values"] == truth
-    assert row["worlds"][0]["world"] == posterior.most_probable
     body = asked.get("/predicate/Faulty", params={
         "format": "bytes", "show": "world", "world": "3", "sort": "name"}).content  # fmt: skip
     wanted = posterior.worlds["Faulty"][3, 0].to(torch.uint8) * 254
@@ -67,6 +69,9 @@ def test_a_world_stands_beside_probabilities(asked, robots):
     page = asked.get("/predicate/Faulty", params={"world": "3"}, headers=HTML).text
     assert "world 3" in page
     assert "previous world" in text_of(page)
+    page = asked.get("/predicate/Faulty", params={"world": "best"}, headers=HTML).text
+    assert "the most probable world" in page
+    assert "previous world" not in text_of(page)
 
 
 def test_labels_are_doubted(asked, robots):
@@ -112,7 +117,13 @@ def test_facts_have_no_worlds(client):
 
 # --- in a browser -----------------------------------------------------------------------------
 
-PAGES = ("/worlds", "/doubts", "/predicate/Faulty?world=1", "/predicate/Faulty/row?x=r1&t=2")
+PAGES = (
+    "/worlds",
+    "/doubts",
+    "/predicate/Faulty?world=1",
+    "/predicate/Faulty?world=best",
+    "/predicate/Faulty/row?x=r1&t=2",
+)
 
 
 @pytest.fixture
@@ -130,7 +141,7 @@ def test_from_a_doubt_to_a_world_with_the_keyboard(visit):
     page.wait_for_url("**world=*")
     ready(page)
     titles = page.evaluate("document.querySelector('.heat').heat.panels.map((p) => p.title)")
-    assert titles[-1].startswith("world ")
+    assert titles[-1] == "the most probable world"
 
 
 def test_pages_of_worlds_are_easy_to_reach_and_to_read(visit):
