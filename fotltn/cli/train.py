@@ -42,6 +42,10 @@ def train(
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Start over; do not continue an interrupted run.")
     ] = False,
+    finish: Annotated[
+        bool,
+        typer.Option("--finish", help="Train no further; make a model of an interrupted run."),
+    ] = False,
     log: Annotated[
         list[str] | None,
         typer.Option(
@@ -60,9 +64,11 @@ def train(
     """Train a project, by gradients or by sampling, and save a model.
 
     After Ctrl-C or a kill, run the command again: it continues where it was, and ends with the same
-    model. Exit status: 0 if a model was saved, 1 if the input has errors, 2 for a wrong call, 130
-    if it was interrupted.
+    model. With --finish, it ends at once, with the best epoch or the worlds so far. Exit status: 0
+    if a model was saved, 1 if the input has errors, 2 for a wrong call, 130 if it was interrupted.
     """
+    if finish and fresh:
+        raise typer.BadParameter("--fresh would discard what this keeps", param_hint="--finish")
     if shards is not None:
         run_shards(shards)
         return
@@ -87,13 +93,13 @@ def train(
     with meeting(config.device) as (ranks, device):
         config = replace(config, device=device)
         if not ranks.first:
-            train_and_save(config, path, ranks=ranks)
+            train_and_save(config, path, finish=finish, ranks=ranks)
             return
         words = [*(log or ()), *([] if tensorboard is None else [f"tensorboard:{tensorboard}"])]
         told = as_callbacks([*words, Display(quiet=as_json)])
         if (path / MANIFEST).exists() and not as_json:
             print(f"note: the model in {path} is replaced at the end", file=sys.stderr)
-        trained = train_and_save(config, path, fresh=fresh, callbacks=told)
+        trained = train_and_save(config, path, fresh=fresh, finish=finish, callbacks=told)
     what, number = "trace", len(trained.facts.traces)
     if training.batches is None and number < (training.blocks or 1):
         what, number = "block", training.blocks or 1

@@ -82,6 +82,7 @@ def fit(
     on_epoch: Callable[[Epoch], None] | None = None,
     on_resume: Callable[[Sequence[Epoch]], None] | None = None,
     stop: Callable[[], bool] = lambda: False,
+    finish: bool = False,
 ) -> FitResult:
     """Train the networks of a task.
 
@@ -94,10 +95,11 @@ def fit(
         on_epoch: called after every epoch.
         on_resume: called with the epochs before an interruption, if there was one.
         stop: called after every epoch; if it returns True, training writes a checkpoint and stops.
+        finish: whether to train no further than the checkpoint.
 
     Raises:
-        DataError: a loss is not a finite number, or the checkpoints belong to another task, another
-            running training, or a later version of this program.
+        DataError: a loss is not a finite number; the checkpoints belong to another task, another
+            running training, or a later version of this program; or there is nothing to finish.
     """
     if every is not None and every < 1:
         raise DataError(f"there must be at least one epoch between checkpoints, not {every}")
@@ -107,6 +109,8 @@ def fit(
         warnings = run.resume(ranks.of_first(lambda: latest_in(place)))
         if on_resume is not None and run.progress.history:
             on_resume(tuple(run.progress.history))
+        if finish:
+            run.progress.end_early(task.training.epochs)
         asked, saved, taken = False, time.monotonic(), 0.0
 
         def save() -> None:
@@ -126,10 +130,9 @@ def fit(
             return asked
 
         while run.progress.stopped is None and not asked:
-            done = run.go_on(pause)
-            if done is None:
+            epoch = run.go_on(pause)
+            if epoch is None:
                 break
-            epoch = done
             if on_epoch is not None:
                 on_epoch(epoch)
             asked = run.progress.stopped is None and ranks.of_first(stop)
@@ -486,14 +489,3 @@ def _finite(loss: float, number: int) -> float:
             "number, or the learning rate is too high"
         )
     return loss
-
-
-@contextmanager
-def seeded(seed: int) -> Iterator[torch.Generator]:
-    """Return a generator for initial weights; PyTorch's own is seeded meanwhile, then restored."""
-    before = torch.get_rng_state()
-    torch.manual_seed(seed)
-    try:
-        yield torch.Generator().manual_seed(seed)
-    finally:
-        torch.set_rng_state(before)

@@ -14,7 +14,8 @@ All values are restored with their types and bits.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -222,3 +223,14 @@ def restore_generators(
             raise DataError(
                 f"the state of the random generator '{name}' is invalid: {reason}"
             ) from None
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[torch.Generator]:
+    """Return a generator for initial weights; PyTorch's own is seeded meanwhile, then restored."""
+    before = torch.get_rng_state()
+    torch.manual_seed(seed)
+    try:
+        yield torch.Generator().manual_seed(seed)
+    finally:
+        torch.set_rng_state(before)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from fotltn.errors import DataError
 from fotltn.format import number as digits
 
 
@@ -63,3 +64,16 @@ class Progress:
     best_epoch: int = 0
     history: list[Epoch] = field(default_factory=list)
     stopped: str | None = None
+
+    def end_early(self, epochs: int) -> None:
+        """End training after the epochs that are done.
+
+        Raises:
+            DataError: no epoch is done.
+        """
+        if self.epoch == 0:
+            raise DataError(
+                "there is nothing to finish: no epoch is done",
+                hint="run the command without --finish to train",
+            )
+        self.stopped = self.stopped or f"ended early after epoch {self.epoch} of {epochs}"

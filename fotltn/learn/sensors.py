@@ -16,10 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from fotltn.errors import DataError
-from fotltn.learn.fit import seeded
 from fotltn.learn.objective import Objective, prior_loss
 from fotltn.learn.optimisers import make_optimiser, plain_step, without_compiler
-from fotltn.learn.optimizer_state import flatten, restore_optimiser
+from fotltn.learn.optimizer_state import flatten, restore_optimiser, seeded
 from fotltn.learn.store import below
 from fotltn.learn.task import Training
 from fotltn.networks.grounding import Grounding

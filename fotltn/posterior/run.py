@@ -22,7 +22,7 @@ from fotltn.posterior.mirrored import mirrored
 from fotltn.posterior.mixing import Mixing, MixingReport
 from fotltn.posterior.posterior import BrokenCells, Posterior
 from fotltn.posterior.problem import Problem, several
-from fotltn.posterior.sampler import Sampler, obeyed_among_ties, unbroken
+from fotltn.posterior.sampler import LEAST_LOOK, Sampler, obeyed_among_ties, unbroken
 from fotltn.posterior.shared_worlds import WorldShare
 from fotltn.posterior.structure import Structure, structure
 from fotltn.posterior.weights import LearnedWeights
@@ -165,7 +165,7 @@ class SamplingRun:
         self._stored: dict[str, list[Tensor]] = {name: [] for name in self.learned}
         self._density: list[Tensor] = []
         self._stored_at: list[int] = []
-        self._enough = False
+        self._enough = self._early = False
         self._broken: dict[str, list[Tensor]] = {}  # the broken cells of each world, by soft axiom
         self._unruly: dict[str, int] = {}
         self._copied = [0] * self._parts
@@ -190,11 +190,27 @@ class SamplingRun:
     @property
     def finished(self) -> bool:
         """Whether all sweeps are done, or chains agree after fewer."""
-        return self._enough or self.done >= self.total
+        return self._enough or self._early or self.done >= self.total
+
+    def end_early(self) -> None:
+        """End sampling after the sweeps that are done.
+
+        Raises:
+            DataError: chains cannot be compared after so few sweeps.
+        """
+        if self.counted < LEAST_LOOK and not self.finished:
+            raise DataError(
+                f"there is nothing to finish yet: {self.counted} of the sweeps that count are "
+                f"done, and {LEAST_LOOK} are needed",
+                hint="run the command without --finish to continue",
+            )
+        self._early = not self.finished
 
     @property
     def reason(self) -> str:
         """The reason why sampling ended."""
+        if self._early:
+            return f"ended early after {self.done} of {self.total} sweeps"
         if self._enough:
             return f"chains agree after {self.done} of {self.total} sweeps"
         return f"all {self.total} sweeps are done"

@@ -32,7 +32,7 @@ _PROBES = 8
 _FURTHER = 1.6
 
 #: Chains are not compared after fewer sweeps than this.
-_LEAST_LOOK = 8
+LEAST_LOOK = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Sampling:
     def looks(self) -> tuple[int, ...]:
         """After how many counted sweeps chains are compared; the last number is that of all."""
         early = (self.sweeps // 4, self.sweeps // 2) if self.enough else ()
-        return (*(look for look in early if look >= _LEAST_LOOK), self.sweeps)
+        return (*(look for look in early if look >= LEAST_LOOK), self.sweeps)
 
     def stores(self, counted: int, look: int) -> bool:
         """Whether the worlds of a sweep are stored: at equal distances, up to a look."""

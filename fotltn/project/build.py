@@ -17,8 +17,8 @@ from fotltn.errors import (
     shown,
 )
 from fotltn.grounding.facts import Facts
-from fotltn.learn.fit import seeded
 from fotltn.learn.objective import Objective
+from fotltn.learn.optimizer_state import seeded
 from fotltn.learn.satisfaction import Axioms
 from fotltn.learn.schedule import Schedule
 from fotltn.learn.steps import DataStream

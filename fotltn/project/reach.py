@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fotltn.learn.fit import fit, seeded
+from fotltn.learn.fit import fit
+from fotltn.learn.optimizer_state import seeded
 from fotltn.learn.satisfaction import Axioms
 from fotltn.learn.task import Task
 from fotltn.logic.check import CheckedTheory

@@ -76,6 +76,7 @@ def sample_project(
     on_sweep: Callable[[SamplingProgress], None] | None = None,
     stop: Callable[[], bool] = lambda: False,
     ranks: Ranks = ALONE,
+    finish: bool = False,
 ) -> Sampled:
     """Sample the worlds of a project.
 
@@ -87,9 +88,11 @@ def sample_project(
         stop: a function to call after every sweep; if it returns true, a checkpoint is written and
             sampling stops.
         ranks: the processes that move the worlds together.
+        finish: whether to sample no further than the checkpoint.
 
     Raises:
-        DataError: the checkpoints belong to another task, or no world obeys all hard axioms.
+        DataError: the checkpoints belong to another task, there is nothing to finish, or no world
+            obeys all hard axioms.
         LimitError: the axioms need too many states.
     """
     with place_of(checkpoints, ranks) as place:
@@ -98,6 +101,8 @@ def sample_project(
         nothing = _Before({}, None)
         before = ranks.of_first(lambda: nothing if place is None else _before(place.folder, ours))
         run, sensing = _started(built, before, ranks)
+        if finish:
+            run.end_early()
         asked = False
         try:
             while not run.finished and not asked:

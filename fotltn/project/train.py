@@ -42,6 +42,7 @@ def train(
     checkpoints: Path | Reserved | None = None,
     callbacks: Iterable[Callback] = (),
     stop: Callable[[], bool] = lambda: False,
+    finish: bool = False,
 ) -> Model:
     """Train the networks of a project.
 
@@ -51,13 +52,14 @@ def train(
         checkpoints: a folder for the state of training, from which an interrupted run continues.
         callbacks: objects to call at the start, after every epoch or sweep, and at the end.
         stop: a function to call after every epoch; if it returns true, training stops.
+        finish: whether to train no further than the checkpoint, and make a model of it.
 
     Raises:
         InterruptedTrainingError: it was stopped.
         FotError: the project is wrong.
     """
     with telling(callbacks) as told:
-        told.model = _trained(config, more, checkpoints, told, stop)
+        told.model = _trained(config, more, checkpoints, told, stop, finish)
     return told.model
 
 
@@ -67,6 +69,7 @@ def _trained(
     checkpoints: Path | Reserved | None,
     told: Telling,
     stop: Callable[[], bool],
+    finish: bool,
 ) -> Model:
     try:
         if config.data.prepared is not None:
@@ -76,10 +79,10 @@ def _trained(
         told.start(model_of(built))
         with in_precision(config):
             if built.config.method == "posterior":
-                return _sampled(built, checkpoints, told, stop)
+                return _sampled(built, checkpoints, told, stop, finish)
             outcome = fit(
                 built.task, checkpoints=checkpoints, on_epoch=told.epoch, on_resume=told.resume,
-                stop=stop,
+                stop=stop, finish=finish,
             )  # fmt: skip
     except (MemoryError, RuntimeError) as error:
         if isinstance(error, MemoryError) or "allocate" in str(error):
@@ -168,11 +171,17 @@ def _without_influence(model: Model) -> tuple[str, ...]:
 
 
 def _sampled(
-    built: Built, checkpoints: Path | Reserved | None, told: Telling, stop: Callable[[], bool]
-) -> Model:
+    built: Built, checkpoints: Path | Reserved | None, told: Telling, stop: Callable[[], bool],
+    finish: bool,
+) -> Model:  # fmt: skip
     ranks = ALONE if built.config.training.blocks is None else joined_ranks()
     outcome = sample_project(
-        built, checkpoints=checkpoints, on_sweep=told.sweep, stop=stop, ranks=ranks
+        built,
+        checkpoints=checkpoints,
+        on_sweep=told.sweep,
+        stop=stop,
+        ranks=ranks,
+        finish=finish,
     )
     if outcome.posterior is None:
         raise _stopped("sweep", outcome.done, outcome.of, checkpoints)
@@ -186,7 +195,9 @@ def _sampled(
 def _stopped(
     what: str, done: int, total: int, checkpoints: Path | Reserved | None
 ) -> InterruptedTrainingError:
-    hint = None if checkpoints is None else "run the same command to continue"
+    hint = None
+    if checkpoints is not None:
+        hint = "run the same command to continue, or with --finish to keep what there is"
     text = f"training was stopped after {what} {done} of {total}"
     return InterruptedTrainingError(text, hint=hint)
 
@@ -217,6 +228,7 @@ def train_and_save(
     path: Path,
     *,
     fresh: bool = False,
+    finish: bool = False,
     callbacks: Iterable[Callback] = (),
     ranks: Ranks = ALONE,
 ) -> Model:
@@ -227,7 +239,7 @@ def train_and_save(
     """
     keep_freed_memory()
     if not ranks.first:
-        return train(config, checkpoints=path)
+        return train(config, checkpoints=path, finish=finish)
     target = resolved(path)
     check_target(target)
     checkpoints = target.with_name(f"{target.name}.checkpoints")
@@ -235,7 +247,7 @@ def train_and_save(
         if fresh:
             clear_checkpoints(checkpoints)
         with interrupts("stopping") as asked:
-            model = train(config, checkpoints=place, callbacks=callbacks, stop=asked)
+            model = train(config, checkpoints=place, callbacks=callbacks, stop=asked, finish=finish)
         model.save(target)
         clear_checkpoints(checkpoints)
     with contextlib.suppress(OSError):

@@ -28,8 +28,9 @@ from fotltn.grounding.dense import tables_of_facts
 from fotltn.grounding.facts import read_facts
 from fotltn.grounding.labels import Labels, labels
 from fotltn.grounding.split import split
-from fotltn.learn.fit import fit, seeded
+from fotltn.learn.fit import fit
 from fotltn.learn.objective import FACTS_ONLY, PAPER, RECIPE, Objective, predicted
+from fotltn.learn.optimizer_state import seeded
 from fotltn.learn.satisfaction import Axioms
 from fotltn.learn.task import Task, Training
 from fotltn.logic.check import CheckedTheory, check

@@ -36,8 +36,9 @@ from fotltn.analysis.metrics import report
 from fotltn.grounding.dense import present
 from fotltn.grounding.groups import of_traces
 from fotltn.grounding.labels import Labels
-from fotltn.learn.fit import fit, seeded
+from fotltn.learn.fit import fit
 from fotltn.learn.objective import Objective, predicted
+from fotltn.learn.optimizer_state import seeded
 from fotltn.learn.satisfaction import Axioms
 from fotltn.learn.schedule import Schedule
 from fotltn.learn.task import Task, Training

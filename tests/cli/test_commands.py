@@ -30,7 +30,7 @@ OPTIONS = {
             "--pedestrians", "--steps", "--seed", "--paper", "--json"],
     "prepare": ["--data", "--traces", "--budget", "--json"],
     "train": ["--data", "--model", "-o", "--no-axioms", "--method", "--seed", "--epochs", "--fresh",
-              "--log", "--tensorboard", "--shards", "--json"],
+              "--finish", "--log", "--tensorboard", "--shards", "--json"],
     "tune": ["--search", "--metric", "--trials", "--seed", "--jobs", "--cluster", "--fresh",
              "--json"],
     "score": ["--data", "--evidence", "--facts", "--threshold", "--shards", "--json"],

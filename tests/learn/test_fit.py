@@ -12,9 +12,10 @@ from fotltn import DataError
 from fotltn.evaluation import axiom_values
 from fotltn.grounding.labels import Labels
 from fotltn.grounding.split import flip
-from fotltn.learn.fit import _Fit, fit, seeded
+from fotltn.learn.fit import _Fit, fit
 from fotltn.learn.objective import FACTS_ONLY, Flips, Objective, fact_loss
 from fotltn.learn.optimisers import OPTIMISERS
+from fotltn.learn.optimizer_state import seeded
 from fotltn.learn.schedule import Schedule
 from fotltn.learn.steps import EpochStep
 from fotltn.networks.parts import Batches

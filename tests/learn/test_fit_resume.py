@@ -96,6 +96,24 @@ def test_stopping_leaves_the_best_weights():
     assert loss_of(task) == pytest.approx(min(e.loss for e in outcome.history), abs=1e-12)
 
 
+@pytest.mark.parametrize("name", SETTINGS)
+def test_an_interrupted_run_can_be_finished(name, tmp_path):
+    told: list[Epoch] = []
+    first = made(**SETTINGS[name])
+    stopped = fit(first, checkpoints=tmp_path, stop=lambda: len(told) == 4, on_epoch=told.append)
+    second = made(**SETTINGS[name])
+    ended = fit(second, checkpoints=tmp_path, finish=True, stop=lambda: pytest.fail("no epoch"))
+    assert (ended.finished, ended.reason) == (True, "ended early after epoch 4 of 9")
+    assert (ended.history, ended.best_epoch) == (stopped.history, stopped.best_epoch)
+    assert tasks.same(tasks.weights(second), tasks.weights(first))
+    assert fit(made(**SETTINGS[name]), checkpoints=tmp_path).history == undisturbed(name)[0].history
+
+
+def test_without_an_epoch_there_is_nothing_to_finish(tmp_path):
+    with pytest.raises(DataError, match="there is nothing to finish: no epoch is done"):
+        fit(made(), checkpoints=tmp_path, finish=True)
+
+
 def test_a_run_that_ended_is_not_trained_again(tmp_path):
     task = made()
     first = fit(task, checkpoints=tmp_path, every=100)

@@ -97,7 +97,7 @@ def test_control_c_keeps_the_state_and_says_how_to_go_on(call, tmp_path, undistu
     assert out == ""
     assert "stopping; Ctrl-C again stops at once\n" in err
     assert "error: training was stopped after epoch " in err
-    assert f" of {EPOCHS}\n      = run the same command to continue" in err
+    assert f" of {EPOCHS}\n      = run the same command to continue, or with --finish" in err
     assert "Traceback" not in err
     assert not (folder / "model").exists()
     stopped = int(err.split("after epoch ")[1].split(" ")[0])
@@ -108,6 +108,24 @@ def test_control_c_keeps_the_state_and_says_how_to_go_on(call, tmp_path, undistu
     again = call("train", folder)
     assert again.status == 0, again.err
     assert digest(folder / "model") == undisturbed
+    assert not (folder / "model.checkpoints").exists()
+
+
+def test_an_interrupted_run_is_finished(call, tmp_path):
+    folder = project(tmp_path, lasting(EPOCHS))
+    nothing = call("train", folder, "--finish")
+    assert (nothing.status, nothing.out) == (1, "")
+    assert "there is nothing to finish: no epoch is done" in nothing.err
+    assert call("train", folder, "--finish", "--fresh").status == 2
+    process = start(folder, "-c", WAITS)
+    until_checkpoints(folder, process)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate("go on\n", timeout=SECONDS)
+    stopped = int(err.split("after epoch ")[1].split(" ")[0])
+    finished = call("train", folder, "--finish")
+    assert finished.status == 0, finished.err
+    assert f"ended early after epoch {stopped} of {EPOCHS}, best epoch " in finished.out
+    assert len(load_model(folder / "model").history) == stopped
     assert not (folder / "model.checkpoints").exists()
 
 

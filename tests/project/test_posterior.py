@@ -347,7 +347,7 @@ def test_an_interrupted_run_goes_on_to_the_same_model(tmp_path, model, stops):
             train(config, checkpoints=tmp_path / "state", callbacks=[told], stop=told.asked(stop))
         assert str(caught.value) == (
             f"error: training was stopped after sweep {stop} of 15\n"
-            "      = run the same command to continue"
+            "      = run the same command to continue, or with --finish to keep what there is"
         )
     trained = train(config, checkpoints=tmp_path / "state", callbacks=[told])
     assert told.sweeps == list(range(1, 16))
@@ -355,6 +355,29 @@ def test_an_interrupted_run_goes_on_to_the_same_model(tmp_path, model, stops):
     model.save(tmp_path / "two")
     for file in sorted((tmp_path / "one").iterdir()):
         assert (tmp_path / "two" / file.name).read_bytes() == file.read_bytes()
+
+
+def test_an_interrupted_run_can_be_finished(tmp_path):
+    """It has the worlds of the sweeps that are done, as if no more had been asked for."""
+    config, told = read_config(project(tmp_path / "p")), Stops()
+    state = tmp_path / "state"
+    for stop, reason in ((7, "1 of the sweeps that count are done, and 8 are needed"), (14, None)):
+        with pytest.raises(InterruptedTrainingError, match="--finish to keep what there is"):
+            train(config, checkpoints=state, callbacks=[told], stop=told.asked(stop))
+        if reason is not None:
+            with pytest.raises(DataError, match=f"there is nothing to finish yet: {reason}"):
+                train(config, checkpoints=state, finish=True)
+    ended = train(config, checkpoints=state, callbacks=[told], finish=True)
+    assert told.sweeps == list(range(1, 15))
+    assert ended.reason == "ended early after 14 of 15 sweeps"
+    fewer = replace(config, posterior=replace(config.posterior, sweeps=8))
+    expected = train(fewer).posterior
+    assert ended.posterior is not None
+    assert expected is not None
+    assert ended.posterior.sweeps == expected.sweeps == 8
+    for name, marginal in expected.marginals.items():
+        assert ended.posterior.marginals[name].equal(marginal)
+    assert 0 < ended.posterior.count <= expected.count
 
 
 def test_weights_are_learned_and_travel(tmp_path):
