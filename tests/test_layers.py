@@ -175,7 +175,7 @@ ONE_WAY = {
         (
             f"fotltn.posterior.{name}"
             for name in (
-                "contradictions", "ground", "movers", "objections", "patterns", "points",
+                "colours", "contradictions", "ground", "movers", "objections", "patterns", "points",
                 "sampler", "spans", "structure",
             )
         ),

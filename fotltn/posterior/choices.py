@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from fotltn.posterior.automata import Flags, Numbers
-from fotltn.posterior.kinds import TrackKind
 from fotltn.posterior.product import Part
+from fotltn.posterior.track_kind import TrackKind
 
 #: The most letters of states under conditions that are computed at once.
 _AT_ONCE = 2_000_000

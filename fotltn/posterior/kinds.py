@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 
 from fotltn.errors import Diagnostic, LimitError, listing
 from fotltn.logic import core as c
@@ -31,10 +32,11 @@ from fotltn.posterior.clauses import (
     written_in,
 )
 from fotltn.posterior.impossible import NoWorldError, irreducible
-from fotltn.posterior.patterns import Bit, Moving, Sight, Slot, reach
+from fotltn.posterior.patterns import Bit, Moving, Slot, reach
 from fotltn.posterior.points import sees_a_point
-from fotltn.posterior.product import Part, Shape, TrackAutomaton, laws_of, product
+from fotltn.posterior.product import Part, Shape, laws_of, product
 from fotltn.posterior.rows import atoms_of
+from fotltn.posterior.track_kind import Factor, TrackKind
 from fotltn.semantics.tables import Tables
 from fotltn.tree import children, postorder, transform
 
@@ -43,60 +45,6 @@ MOST_PATTERNS = 256
 
 #: The most entities that replace a quantifier, if that is not necessary.
 _MOST_NAMED = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Factor:
-    """A factor, which ties tracks to others.
-
-    Args:
-        axiom: its axiom; or the defined predicate whose labels are its evidence.
-        axes: its variables.
-        formula: its formula, in normal form; for labels, the definition of the predicate.
-        weight: the cost of a cell in which the formula is false; None for a hard axiom.
-        labelled: the atom whose labels are evidence about the formula.
-        span: the time points that it sees; None if no window holds them, so that it tests draws.
-    """
-
-    axiom: str
-    axes: tuple[c.Axis, ...]
-    formula: c.Formula
-    weight: float | None
-    labelled: c.Atom | None
-    span: Sight | None
-
-
-@dataclass(frozen=True, slots=True)
-class TrackKind:
-    """A kind of track: tracks that are drawn alike.
-
-    Args:
-        moving: the bits: first free ones, then defined ones, then helping ones.
-        axes: the variables that stand for the arguments of a track.
-        free: the number of free bits.
-        helping: the formula of each helping bit, by its name.
-        soft: the bits that cost something where they are false, with the cost by axiom.
-        pointwise: soft axioms that see one time point: axiom, formula, cost.
-        conditions: formulas over the axes that automata read.
-        parts: the automata, with the names of their axioms.
-        product: all automata in one.
-        shape: the bits, windows and conditions of the product.
-        factors: the factors that tie tracks to others.
-        windows: for each factor, the window of the product and its bits; None without a span.
-    """
-
-    moving: Moving
-    axes: tuple[c.Axis, ...]
-    free: int
-    helping: Mapping[str, c.Formula]
-    soft: Mapping[int, Mapping[str, float]]
-    pointwise: tuple[tuple[str, c.Formula, float], ...]
-    conditions: tuple[c.Formula, ...]
-    parts: tuple[tuple[str, Part], ...]
-    product: TrackAutomaton
-    shape: Shape
-    factors: tuple[Factor, ...]
-    windows: tuple[tuple[int, tuple[int, ...]] | None, ...]
 
 
 @dataclass(slots=True)
@@ -120,19 +68,21 @@ class KindCompiler:
     learned: Collection[str]
     _machines: dict[tuple[c.Formula, int], MinimalAutomaton] = field(default_factory=dict)
 
-    def kind(self, sorts: tuple[str, ...], free: Sequence[Bit], name: str) -> TrackKind:
-        """Make the kind of tracks with some free bits.
+    def kind(
+        self, sorts: tuple[str, ...], free: Sequence[Bit], below: Sequence[Factor] = ()
+    ) -> TrackKind:
+        """Make the kind of tracks with some free bits, and with the priors of tracks below.
 
         Raises:
             LimitError: there are too many states.
         """
-        compilation = _Compilation(self, sorts, free, name)
+        compilation = _Compilation(self, sorts, free, below)
         try:
             return compilation.run()
         except LimitError:
             if not compilation.rewritten:
                 raise
-        return _Compilation(self, sorts, free, name, rewrite=False).run()
+        return _Compilation(self, sorts, free, below, rewrite=False).run()
 
     def machine(self, name: str, formula: c.Formula, letters: int) -> MinimalAutomaton:
         """Return the automaton of a formula of an axiom; it is made once."""
@@ -148,10 +98,12 @@ class KindCompiler:
 
 class _Compilation:
     def __init__(
-        self, theory: KindCompiler, sorts: tuple[str, ...], free: Sequence[Bit], name: str, *,
-        rewrite: bool = True,
+        self, theory: KindCompiler, sorts: tuple[str, ...], free: Sequence[Bit],
+        below: Sequence[Factor], *, rewrite: bool = True,
     ) -> None:  # fmt: skip
-        self.theory, self.sorts, self.name = theory, sorts, name
+        self.theory, self.sorts, self.below = theory, sorts, below
+        names = dict.fromkeys(bit.predicate for bit in free)
+        self.name = f"{'x'.join(sorts)}({','.join(names)})"
         self.rewrite, self.rewritten = rewrite, False
         self.axes = tuple(c.Axis(f"·{n}", sort) for n, sort in enumerate(sorts))
         self.free = len(free)
@@ -173,6 +125,7 @@ class _Compilation:
                         part_of = replace(clause, axes=axes, body=part)
                         self._clause(counted(part_of, self.theory.tables))
         self.factors = [self._within_window(factor) for factor in self.factors]
+        self.factors += [self._told_below(factor, expanded) for factor in self.below]
         bits = len(self.moving.bits)
         parts = [(name, self._part(name, formula, bits)) for name, formula in self.local]
         return self._product(parts)
@@ -373,6 +326,18 @@ class _Compilation:
             return plain
         self.rewritten = True
         return rewritten
+
+    def _told_below(self, factor: Factor, expanded: Mapping[str, Definition]) -> Factor:
+        """The prior of tracks below, in forms of its formulas that a window holds, if possible."""
+        below = factor.below
+        assert below is not None
+        written = [self._written(formula, expanded) for formula in below.formulas]
+        if below.now:
+            alone = (replace(factor, formula=formula, below=None) for formula in written)
+            written = [self._within_window(one).formula for one in alone]
+        told = replace(below, formulas=tuple(written))
+        both = replace(factor, formula=reduce(c.And, written), below=told)
+        return self._with_span(both) if below.now else both
 
     def _lifted(self, factor: Factor) -> Factor:
         """Replace temporal formulas about one track in a factor by helping bits."""

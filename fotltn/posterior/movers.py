@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Collection, Mapping, Sequence
 
 import torch
@@ -10,19 +9,19 @@ from torch import Tensor
 
 from fotltn.logic import core as c
 from fotltn.logic.parts import predicates_in
+from fotltn.posterior.above import PriorBelow
 from fotltn.posterior.best_tracks import best_tracks
 from fotltn.posterior.chain import Chain
 from fotltn.posterior.choices import choices
-from fotltn.posterior.clauses import decisive, interchangeable, number_of
-from fotltn.posterior.colours import Colour, Coupling, apart, coloured
+from fotltn.posterior.colours import Colour, Colouring, Coupling
 from fotltn.posterior.evidence import LabelEvidence
-from fotltn.posterior.kinds import Factor, TrackKind
-from fotltn.posterior.patterns import Bit, Contacts, Patterns, TrackCells
+from fotltn.posterior.patterns import Bit, Contacts, Patterns
 from fotltn.posterior.points import worth_of_letters
 from fotltn.posterior.prior import Prior, PriorTables, as_number, groups
-from fotltn.posterior.rows import Bindings, RowTruth, all_rows, at_index, atoms_of, put
+from fotltn.posterior.rows import Bindings, RowTruth, all_rows, at_index, put
 from fotltn.posterior.shared_worlds import Randomness, uniform
 from fotltn.posterior.spans import spans_of
+from fotltn.posterior.track_kind import Factor, TrackKind
 from fotltn.posterior.track_weights import Gain, Weights
 from fotltn.semantics.tables import within
 
@@ -51,10 +50,10 @@ class Mover:
         self.symbols = torch.tensor(kind.shape.conditions, device=self.device)
         self._static_bits = torch.tensor(kind.shape.static, dtype=torch.int64, device=self.device)
         fixed = [n for n, f in enumerate(kind.conditions) if not row_truth.varies(f)]
-        stated = [n for n in fixed if predicates_in(kind.conditions[n])]
+        stated = [n for n in fixed if predicates_in(kind.conditions[n])] + [*kind.above]
         members = groups(kind, static=False)
         alone = [bit for names, bits in members if names not in shared for bit in bits]
-        free = choices(kind, members, alone, fixed)
+        free = choices(kind, members, alone, [*fixed, *kind.above])
         self.chain = Chain(kind.product, free.codes, self.device)
         self.letters = self.chain.letters
         said: dict[str, list[tuple[str, c.Formula, float]]] = {"": []}  # "": not learned
@@ -75,12 +74,18 @@ class Mover:
         self._first_case = (part * self.prior.conditions).unsqueeze(-1)  # of the track's part
         self._part = part
         self.contacts = Contacts(row_truth, kind.moving)
-        self.colours = self._colours()
+        colouring = Colouring(
+            kind, self.rows, row_truth, evidence, self.contacts, self._weights
+        )  # fmt: skip
+        self.colours = colouring.colours(
+            self.lengths > 0 if self.spans is None else self.spans.lengths > 0
+        )  # fmt: skip
         self._weighed: dict[int, Tensor] = {}
         self.firm = False  # whether hard ties outweigh all other evidence about a track
         self.lazy = False  # whether most tracks stay as they are
         self._force = torch.ones(self.tracks, dtype=torch.float64, device=self.device)
         self.stale = True  # whether learned numbers have changed since the last move
+        self.movers: Sequence[Mover] = ()  # of all kinds, to find those below
 
     @property
     def tracks(self) -> int:
@@ -210,46 +215,61 @@ class Mover:
             spread = self._moves.amax() - self._moves.amin()
             most = odds.abs().sum((1, 2)) + spread * self.lengths
             for one in couplings:
-                if not is_hard(one.factor):
+                if not one.factor.hard:
                     worth = weights[id(one.factor)].abs().sum(-1)[one.cells.row]
+                    if one.factor.below is not None:
+                        table = self.movers[one.factor.below.kind].prior.by_edge()
+                        worth = worth * (table.amax() - table.amin())
                     most.index_add_(0, one.cells.track, worth)
             self._force = 1.0 + most / HARD
         for one in couplings:
             weighed = weights[id(one.factor)][one.cells.row, one.cells.time]
-            if is_hard(one.factor):
+            if one.factor.hard:
                 weighed = weighed * self._force[one.cells.track]
             self._weighed[id(one)] = weighed
 
-    def _conditions(self, numbers: Sequence[int], worlds: Mapping[str, Tensor]) -> Tensor:
+    def _words(self, worlds: Mapping[str, Tensor]) -> Tensor:
         """The values of conditions as bits of a number, with axes (world, track, time)."""
         horizon = self.row_truth.tables.horizon
         total = torch.zeros(1, self.tracks, horizon, dtype=torch.int64, device=self.device)
-        for place, number in enumerate(numbers):
-            truth = self.row_truth.truth(self.kind.conditions[number], self.rows, worlds)
+        for place, condition in enumerate(self.kind.conditions):
+            truth = self.row_truth.truth(condition, self.rows, worlds)
             total = total + (truth.to(torch.int64) << place)
         return total
 
     def _cases(self, worlds: Mapping[str, Tensor]) -> Tensor:
         """The number of the joint value of all conditions, with axes (world, track, time)."""
-        words = self._conditions(range(len(self.kind.conditions)), worlds)
-        numbers = torch.searchsorted(self.symbols, words.contiguous())
+        numbers = torch.searchsorted(self.symbols, self._words(worlds).contiguous())
         return numbers.clamp_max(len(self.symbols) - 1)
 
     def help(self, worlds: Worlds) -> None:
         """Compute helping bits from the other tables."""
         for name, formula in self.kind.helping.items():
             truth = self.row_truth.truth(formula, self.rows, worlds)
-            tables = self.row_truth.tables
+            tables, count = self.row_truth.tables, len(worlds[self.kind.moving.bits[0].predicate])
             shape = (*[tables.sizes[s] for s in self.kind.moving.sorts],)
-            full = truth.expand(self.worlds, self.tracks, tables.horizon)
-            worlds[name] = full.reshape(self.worlds, tables.batch, *shape, tables.horizon).clone()
+            full = truth.expand(count, self.tracks, tables.horizon)
+            worlds[name] = full.reshape(count, tables.batch, *shape, tables.horizon).clone()
 
     def density(self, worlds: Worlds, names: Collection[tuple[str, ...]]) -> Tensor:
         """The log-probability of some groups by the prior, with axes (world, trace)."""
-        self.help(worlds)
-        by_track = self.prior.density(*self._drawn(worlds), names)
-        total = by_track.new_zeros(self.worlds, self.row_truth.tables.batch)
+        by_track = self.density_of_tracks(worlds, names)
+        total = by_track.new_zeros(len(by_track), self.row_truth.tables.batch)
         return total.index_add_(1, self.rows.trace, by_track)
+
+    def density_of_tracks(self, worlds: Worlds, names: Collection[tuple[str, ...]]) -> Tensor:
+        """The log-probability of some groups by the prior, with axes (world, track)."""
+        self.help(worlds)
+        return self.prior.density(*self._drawn(worlds), names)
+
+    def prior_below(self, worlds: Worlds) -> PriorBelow:
+        """The prior of these tracks, for draws of tracks above."""
+        self.help(worlds)
+        words = self._words(worlds)
+        return PriorBelow(
+            self.prior.by_edge(), self._drawn(worlds)[0], words, self.symbols,
+            self._weighed_by(torch.zeros_like(words[:1]))[0],
+        )  # fmt: skip
 
     def learn(self, worlds: Worlds, share: float, names: Collection[tuple[str, ...]]) -> None:
         """Move the prior of some groups towards these worlds."""
@@ -369,12 +389,20 @@ class Mover:
             key = (bits, sight)
             if key not in patterns:
                 patterns[key] = Patterns(self.contacts, worlds, held, static, bits, sight)
-            truth = patterns[key].truth(coupling.factor.formula, cells)
+            truth = patterns[key].truth
             base, points = 1 << len(bits), max(0, sight.high - sight.low + 1)
             latest = sight.high if points else 0
             shape = (1 << len(static), *[base] * points)
-            weight = heat * self._weighed[id(coupling)]
-            full = truth.expand(-1, len(cells), *shape).reshape(len(truth), len(cells), -1)
+            if (below := coupling.factor.below) is None:
+                worth, strength = truth(coupling.factor.formula, cells), heat
+            else:
+                prior, strength = self.movers[below.kind].prior_below(worlds), 1.0
+                worth = prior.of_cells(cells, {
+                    n: truth(formula, cells)
+                    for n, formula in zip(below.conditions, below.formulas, strict=True)
+                })  # fmt: skip
+            weight = strength * self._weighed[id(coupling)]
+            full = worth.expand(-1, len(cells), *shape).reshape(len(worth), len(cells), -1)
             name = (window, max(1, points), latest)
             length = times + max(0, latest)
             if name not in gains:
@@ -400,97 +428,15 @@ class Mover:
         total = torch.zeros(self.worlds, tracks, dtype=torch.float64, device=self.device)
         for coupling in couplings:
             cells, factor = coupling.cells, coupling.factor
+            if factor.below is not None:
+                below = self.movers[factor.below.kind]
+                value = below.density_of_tracks(worlds, below.prior.names)[:, cells.row]
+                total.index_add_(1, coupling.place, value)
+                continue
             truth = self.row_truth.truth(factor.formula, cells.rows, worlds)
             truth = truth.expand(self.worlds, len(cells.rows), len(self.row_truth.times))
             value = (truth * self._weights(factor, cells.rows)).sum(-1)[:, cells.row]
-            if is_hard(factor):
+            if factor.hard:
                 value = value * self._force[cells.track]
             total.index_add_(1, coupling.place, value)
         return total
-
-    # --- colours ---
-
-    def _colours(self) -> list[Colour]:
-        touched = [self._touched(factor) for factor in self.kind.factors]
-        colour = coloured(self.tracks, [(row, track) for _, row, track in touched])
-        colour = colour.to(self.device)
-        result = []
-        there = torch.ones_like(colour, dtype=torch.bool)
-        if self.spans is not None:
-            there = self.spans.lengths > 0
-        for number in range(int(colour.max()) + 1 if len(colour) else 0):
-            tracks = ((colour == number) & there).nonzero().squeeze(-1)
-            if not len(tracks):
-                continue
-            place = torch.full((self.tracks,), -1, dtype=torch.int64, device=self.device)
-            place[tracks] = torch.arange(len(tracks), device=self.device)
-            couplings = []
-            for factor, window, (cells, at, track) in zip(
-                self.kind.factors, self.kind.windows, touched, strict=True
-            ):
-                mine = place[track] >= 0
-                if bool(mine.any()):
-                    some = cells.take(at[mine], track[mine])
-                    parts = [some] if window is None else apart(factor.formula, some, self.contacts)
-                    couplings += [Coupling(factor, p, place[p.track], window) for p in parts]
-            result.append(Colour(tracks, couplings))
-        return result
-
-    def _touched(self, factor: Factor) -> tuple[TrackCells, Tensor, Tensor]:
-        """The cells of a factor, and pairs of a cell and a track that touch."""
-        rows = self._instances(factor)
-        count = torch.arange(len(rows), device=self.device)
-        if factor.span is None:
-            cells = TrackCells(rows, count, torch.zeros_like(count), torch.full_like(count, -1))
-            return (cells, *self._contacts(factor, rows))
-        open_ones = self._weights(factor, rows) != 0
-        if factor.labelled is None:
-            for part in decisive(factor.formula, universal=True):
-                if not self.row_truth.varies(part):
-                    open_ones = open_ones & ~self.row_truth.truth(part, rows, {})[0]
-        row, time = open_ones.nonzero().unbind(-1)
-        cells = TrackCells(rows, row, time, torch.full_like(row, -1))
-        return (cells, *self.contacts.of_cells(factor.formula, cells))
-
-    def _instances(self, factor: Factor) -> Bindings:
-        """The bindings of a factor that given facts leave open."""
-        if factor.labelled is not None:
-            return self._labelled(factor.labelled)
-        rows = self.row_truth.instances(factor.axes, factor.formula)
-        if factor.weight is None:  # both orders of a pair say the same
-            for one, other in itertools.combinations(factor.axes, 2):
-                if interchangeable(factor.formula, one, other):
-                    once = rows.places[one] <= rows.places[other]
-                    rows = rows.take(once.nonzero().squeeze(-1))
-        return rows
-
-    def _labelled(self, atom: c.Atom) -> Bindings:
-        """The bindings of an atom's variables that have labels."""
-        name = atom.predicate
-        if name in self.evidence.logits:
-            return all_rows(
-                self.row_truth.tables, [t.axis for t in atom.args if isinstance(t, c.Variable)]
-            )
-        index = self.evidence.labels.index[name][:-1].to(self.device)
-        places: dict[c.Axis, int] = {}
-        for place, term in enumerate(atom.args, start=1):
-            if isinstance(term, c.Variable):
-                places[term.axis] = place
-            elif isinstance(term, c.Constant):
-                index = index[:, index[place] == number_of(term)]
-        unique = torch.unique(index[[0, *places.values()]], dim=1)
-        return Bindings(unique[0], dict(zip(places, unique[1:], strict=True)))
-
-    def _contacts(self, factor: Factor, rows: Bindings) -> tuple[Tensor, Tensor]:
-        atoms = atoms_of(factor.formula, self.kind.moving.names)
-        if all(self.kind.moving.bit(a) is not None for a in atoms):
-            return self.contacts.of_rows(factor.formula, rows)
-        every = torch.arange(self.tracks, device=self.device)  # any track may touch
-        trace = self.rows.trace
-        hits = (rows.trace.unsqueeze(-1) == trace).nonzero()
-        return hits[:, 0], every[hits[:, 1]]
-
-
-def is_hard(factor: Factor) -> bool:
-    """Whether a factor is a hard axiom."""
-    return factor.weight is None and factor.labelled is None

@@ -180,7 +180,7 @@ def _factors(mover: Mover) -> Iterator[FactorPlan]:
         span = factor.span
         yield FactorPlan(
             factor.axiom, factor.labelled is not None,
-            factor.weight is None and factor.labelled is None,
+            factor.hard,
             "tested" if span is None else "window",
             0 if span is None else max(1, span.high - span.low + 1),
             sum(len(tie.cells) for tie in ties),

@@ -17,7 +17,7 @@ from fotltn.logic import core as c
 from fotltn.posterior.chain import Chain
 from fotltn.posterior.choices import Choices
 from fotltn.posterior.clauses import number_of
-from fotltn.posterior.kinds import TrackKind
+from fotltn.posterior.track_kind import TrackKind
 from fotltn.tree import postorder
 
 #: The least probability, so that its logarithm is finite.

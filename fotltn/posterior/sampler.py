@@ -17,7 +17,7 @@ from fotltn.logic.parts import predicates_in
 from fotltn.posterior.clauses import Clause
 from fotltn.posterior.evidence import LabelEvidence
 from fotltn.posterior.joint import JointMoves
-from fotltn.posterior.movers import Mover, Worlds, is_hard
+from fotltn.posterior.movers import Mover, Worlds
 from fotltn.posterior.prior import PriorTables
 from fotltn.posterior.rows import Bindings, RowTruth, all_rows
 from fotltn.posterior.shared_worlds import WorldDraws, WorldShare
@@ -145,6 +145,8 @@ class Sampler:
             )
             for kind in structure.kinds
         ]  # fmt: skip
+        for mover in self.movers:
+            mover.movers = self.movers
         self.rows = {
             name: all_rows(tables, definition.axes)
             for name, definition in structure.definitions.items()
@@ -160,7 +162,8 @@ class Sampler:
             names = frozenset(mover.prior.names) - taken
             self.teaches.append(names)
             taken |= names
-        self.swaps, self.joint = Swaps(self), JointMoves(self)
+        self.joint = JointMoves(self)
+        self.swaps = Swaps(self, self.joint.anew)
 
     def _scatter(self) -> None:
         """Begin each world elsewhere, so that a comparison of chains reveals bad mixing.
@@ -425,12 +428,7 @@ def unbroken(structure: Structure, tables: Tables, evidence: LabelEvidence) -> l
     These axioms follow from definitions, from other axioms or from labels. To find them, some
     worlds are drawn: first from the prior alone, then with labels.
     """
-    names = {
-        factor.axiom
-        for kind in structure.kinds
-        for factor in kind.factors
-        if factor.weight is None and factor.labelled is None
-    }
+    names = {factor.axiom for kind in structure.kinds for factor in kind.factors if factor.hard}
     # An axiom that the automaton of some track obeys would only seem to follow.
     names -= {name for kind in structure.kinds for name, _ in kind.parts}
     if not names:
@@ -459,7 +457,7 @@ def obeyed_among_ties(structure: Structure, tables: Tables, evidence: LabelEvide
     """
     names = structure.watched
     factors = [factor for kind in structure.kinds for factor in kind.factors]
-    if not any(is_hard(factor) for factor in factors):
+    if not any(factor.hard for factor in factors):
         return [*names]
     free = replace(structure, watched=(), tied=())
     known = LabelEvidence(evidence.labels, dict(evidence.rates), logits=evidence.logits)

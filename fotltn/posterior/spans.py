@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from fotltn.posterior.chain import Chain
-from fotltn.posterior.kinds import TrackKind
 from fotltn.posterior.rows import Bindings, RowTruth
+from fotltn.posterior.track_kind import TrackKind
 from fotltn.posterior.track_weights import Weights
 
 

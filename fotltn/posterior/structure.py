@@ -16,11 +16,13 @@ from fotltn.logic.check import CheckedTheory
 from fotltn.logic.defined import Definition, definitions_in
 from fotltn.logic.nnf import nnf
 from fotltn.logic.parts import predicates_in
+from fotltn.posterior.above import conditions_above, free_beneath, only_now
 from fotltn.posterior.clauses import Clause, clauses, counted, inhabited, not_too_deep
-from fotltn.posterior.kinds import KindCompiler, TrackKind
+from fotltn.posterior.kinds import KindCompiler
 from fotltn.posterior.patterns import Bit, Slot
 from fotltn.posterior.prior import TOGETHER, groups
 from fotltn.posterior.rows import RowTruth, all_rows
+from fotltn.posterior.track_kind import Below, Factor, TrackKind
 from fotltn.semantics.tables import Tables
 from fotltn.tree import postorder
 
@@ -83,7 +85,7 @@ def structure(
     compiler = KindCompiler(tables, followed, definitions, labelled, seen, learned)
     kinds = tuple(_kinds(compiler, free, tables))
     joint, tied = _joint(compiler, kinds, free, tables)
-    kinds = (*kinds, *joint)
+    kinds = tuple(_with_above(compiler, (*kinds, *joint), tied, said, tables))
     times = Counter(
         name for kind in kinds for name in {names for names, _ in groups(kind, static=False)}
     )
@@ -211,7 +213,7 @@ def _plain_kinds(
     """The kind of tracks of some predicates; if it is too large, a kind for each predicate."""
     bits = [_plain(compiler, name) for name in names]
     try:
-        return [compiler.kind(sorts, bits, f"{'x'.join(sorts)}({','.join(names)})")]
+        return [compiler.kind(sorts, bits)]
     except LimitError as error:
         if len(names) == 1:
             message = f"cannot sample '{names[0]}': {error.diagnostics[0].message}"
@@ -254,11 +256,7 @@ def _ties(
     kind: TrackKind, definitions: Mapping[str, Definition], free: Sequence[str]
 ) -> Iterator[tuple[str, set[str]]]:
     """The hard axioms that tie the tracks of a kind to others, with their free predicates."""
-    said = [
-        (f.axiom, predicates_in(f.formula))
-        for f in kind.factors
-        if f.weight is None and f.labelled is None
-    ]
+    said = [(f.axiom, predicates_in(f.formula)) for f in kind.factors if f.hard]
     heads: dict[str, set[str]] = {}  # a definition alone does not restrict tracks
     for definition in definitions.values():
         heads.setdefault(listing(definition.axioms or (definition.name,)), set()).add(
@@ -277,10 +275,51 @@ def _ties(
                 said.append((axiom, others | mine))
     for axiom, names in said:
         names |= {n for h in names & {*kind.helping} for n in predicates_in(kind.helping[h])}
-        for name, definition in reversed([*definitions.items()]):
-            if name in names:
-                names |= predicates_in(definition.formula)
-        yield axiom, names & {*free}
+        yield axiom, free_beneath(names, free, definitions)
+
+
+def _with_above(
+    compiler: KindCompiler, kinds: Sequence[TrackKind], tied: Collection[str], said: Structure,
+    tables: Tables,
+) -> Iterator[TrackKind]:  # fmt: skip
+    """The kinds, with priors that depend on tracks above; see `above.py`."""
+    above = conditions_above(kinds, tied, said.free, said.definitions, tables.sizes)
+    for kind, numbers in zip(kinds, above, strict=True):
+        moved = {bit.predicate for bit in kind.moving.bits[: kind.free]}
+        below = [
+            factor
+            for number, other in enumerate(kinds)
+            for factor in _prior_below(number, other, above[number], moved, said)
+        ]
+        if below:
+            yield replace(_listening(compiler, kind, below), above=numbers)
+        else:
+            yield replace(kind, above=numbers)
+
+
+def _prior_below(
+    number: int, kind: TrackKind, above: Sequence[int], moved: Collection[str], said: Structure
+) -> Iterator[Factor]:
+    """Yield the prior of a kind as a factor of tracks above, if it reads what they move."""
+    read = tuple(
+        n for n in above
+        if free_beneath(predicates_in(kind.conditions[n]), said.free, said.definitions) & {*moved}
+    )  # fmt: skip
+    if read:
+        formulas = tuple(kind.conditions[n] for n in read)
+        told = Below(number, read, formulas, only_now(kind, read))
+        names = dict.fromkeys(bit.predicate for bit in kind.moving.bits[: kind.free])
+        yield Factor(f"prior of {', '.join(names)}", kind.axes, formulas[0], 1.0, None, None, told)
+
+
+def _listening(compiler: KindCompiler, kind: TrackKind, below: Sequence[Factor]) -> TrackKind:
+    """A kind whose draws count the priors of tracks below."""
+    free = kind.moving.bits[: kind.free]
+    try:
+        return compiler.kind(kind.moving.sorts, free, below)
+    except LimitError:  # with the windows of these priors; so they only test draws
+        later = [replace(one, below=replace(one.below, now=False)) for one in below if one.below]
+        return compiler.kind(kind.moving.sorts, free, later)
 
 
 def _together(
@@ -297,7 +336,7 @@ def _together(
     if not bits or len(bits) > _MOST_JOINED:
         return None
     try:
-        return compiler.kind((), bits, "all")
+        return compiler.kind((), bits)
     except LimitError:
         return None
 
@@ -331,7 +370,7 @@ def _joined(
             slots[position] = Slot(0)
             bits.append(Bit(relation, tuple(slots), sorts, static=False))
     try:
-        return compiler.kind((stays,), bits, f"{stays} with {name}")
+        return compiler.kind((stays,), bits)
     except LimitError:
         return None
 

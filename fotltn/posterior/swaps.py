@@ -66,12 +66,18 @@ class Swaps:
         places: for each sort, the competing predicates with their arguments of that sort.
     """
 
-    def __init__(self, sampler: Competition) -> None:
-        """Find the competing predicates."""
+    def __init__(self, sampler: Competition, anew: Collection[str] = ()) -> None:
+        """Find the competing predicates.
+
+        Args:
+            sampler: the sampler.
+            anew: predicates that do not compete, because all of their tracks are drawn anew
+                together with what they are tied to.
+        """
         self.sampler = sampler
         known = sampler.known
         self.places: dict[str, list[tuple[str, int]]] = {}
-        for name in _competing(sampler.structure):
+        for name in (n for n in _competing(sampler.structure) if n not in anew):
             decl = known.signature.predicates[name]
             for place, sort in enumerate(() if decl.static else decl.sorts):
                 if known.sizes[sort] > 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from fotltn.grounding.labels import Labels
@@ -88,8 +89,8 @@ def test_a_relation_has_a_choice_only_where_what_is_given_leaves_one():
     assert forced(one, 2) == [1, 1, 1, 1, 1, 1, 1, 1]
 
 
-def test_what_other_tracks_decide_forces_nothing():
+@pytest.mark.parametrize(("sizes", "forces"), [((1, 9), (False, True)), ((9, 9), (False, False))])
+def test_only_tracks_above_leave_no_choice(sizes, forces):
     text = "sort a, b\npredicate P(a), V(b)\nhard axiom E: forall x, y. G(P(x) -> V(y))\n"
-    one = sampler(text, {"a": 1, "b": 9}, ["P", "V"])
-    for mover in one.movers[:2]:
-        assert not mover.chain.code.any()
+    one = sampler(text, dict(zip("ab", sizes, strict=True)), ["P", "V"])
+    assert tuple(bool(mover.chain.code.any()) for mover in one.movers) == forces
