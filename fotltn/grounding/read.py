@@ -26,6 +26,10 @@ _HEAD = 1 << 20  # limit on the bytes of the first line
 _OTHER_DELIMITERS = ("\t", ";", ",")
 _PARQUET = (".parquet", ".pq")
 _BATCH = 2**17  # rows per batch
+
+#: With fewer rows, a Parquet file is read without threads. They would gain nothing, and Arrow may
+#: abort a program that ends as soon as they have begun (github.com/apache/arrow/issues/34314).
+_MANY = 2**18
 _ANY_ROOM = QueryRoom()
 _SAMPLE = 10_000  # rows inspected to see whether words are repeated
 
@@ -139,8 +143,9 @@ def _parquet_batches(file: BinaryIO) -> Iterator[pa.RecordBatch]:
 def _read_parquet(file: BinaryIO) -> pa.Table:
     with parquet.ParquetFile(file) as rows:
         texts = [column.name for column in rows.schema_arrow if pa.types.is_string(column.type)]
+        many = rows.metadata.num_rows >= _MANY
         with parquet.ParquetFile(file, metadata=rows.metadata, read_dictionary=texts) as numbered:
-            return _in_one_dictionary(numbered.read())
+            return _in_one_dictionary(numbered.read(use_threads=many))
 
 
 def _in_one_dictionary(table: pa.Table) -> pa.Table:
