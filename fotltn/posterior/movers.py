@@ -20,13 +20,16 @@ from fotltn.posterior.points import worth_of_letters
 from fotltn.posterior.prior import Prior, PriorTables, as_number, groups
 from fotltn.posterior.rows import Bindings, RowTruth, all_rows, at_index, put
 from fotltn.posterior.shared_worlds import Randomness, uniform
-from fotltn.posterior.spans import spans_of
+from fotltn.posterior.spans import presence, spans_of
 from fotltn.posterior.track_kind import Factor, TrackKind
 from fotltn.posterior.track_weights import Gain, Weights
 from fotltn.semantics.tables import within
 
 #: The cost of a broken cell of a hard axiom that ties tracks, as a logarithm.
 HARD = 60.0
+
+#: The cost of a true fact of an absent entity, as a logarithm, unless a hard axiom demands it.
+ABSENT = 30.0
 
 #: The share of tracks that move in a world whose hard ties have just become firm.
 _LAZY = 0.25
@@ -69,7 +72,7 @@ class Mover:
         part = self.rows.trace // (row_truth.tables.batch // evidence.parts)
         self.prior = Prior(
             kind, stated, shared, tables, free, self.chain, part, evidence.parts,
-            late=self.spans is not None,
+            late=self.spans is not None or self._there is not None,
         )  # fmt: skip
         self._first_case = (part * self.prior.conditions).unsqueeze(-1)  # of the track's part
         self._part = part
@@ -106,6 +109,12 @@ class Mover:
             self.kind, self.chain, self.row_truth, self.rows, self._points,
             lambda: self._cases({})[0], self._costs(),
         )  # fmt: skip
+        self._there = None  # where tracks are present, if they are drawn beyond that
+        if self.spans is None:
+            places = [*self.rows.places.values()]
+            self._there = presence(
+                self.row_truth, self.kind.moving.sorts, self.rows.trace, places
+            )  # fmt: skip
 
     def _costs(self) -> dict[int, float]:
         """The costs of bits that are false."""
@@ -120,16 +129,24 @@ class Mover:
         static = as_number(bits[:, :, 0], self.kind.shape.static)
         conditions = self._cases(worlds)
         edges = self.chain.walk(bits, static, conditions)
-        inside = within(self.lengths, self.row_truth.times)
+        inside, at = within(self.lengths, self.row_truth.times), self._weighed_by(conditions)
         if self.spans is not None:
             inside = self.spans.there(self.row_truth.times)
-        return edges, self._weighed_by(conditions).permute(2, 1, 0), inside.T, static
+        elif self._there is not None:
+            inside = inside & self._there
+            at = torch.where(self._there, at, 0)
+        return edges, at.permute(2, 1, 0), inside.T, static
 
     def _weighed_by(self, conditions: Tensor) -> Tensor:
-        """The numbers of conditions, separate for each part and where tracks begin late."""
+        """The numbers of conditions, separate for parts, where tracks begin late, or are absent."""
         if self.spans is not None:
             conditions = conditions + self.spans.late(self.row_truth.times) * len(self.symbols)
-        return conditions + self._first_case
+        if self._there is None:
+            return conditions + self._first_case
+        before = torch.nn.functional.pad(self._there[:, :-1], (1, 0), value=True)
+        weighed = conditions + (self._there & ~before) * len(self.symbols) + self._first_case
+        absent = conditions + self.evidence.parts * self.prior.conditions
+        return torch.where(self._there, weighed, absent)
 
     # --- where bits are ---
 
@@ -175,7 +192,14 @@ class Mover:
             if bit.predicate in self.kind.helping:
                 columns.append(torch.zeros_like(inside, dtype=torch.float64))
                 continue
-            value = self._table(bit.predicate)[self.cells(bit, every)]
+            cells = self.cells(bit, every)
+            value = self._table(bit.predicate)[cells]
+            there = None
+            if self.spans is None and number < self.kind.free:
+                there = presence(self.row_truth, bit.sorts, cells[0], cells[1:])
+            if there is not None:
+                there = there.any(-1, keepdim=True) if bit.static else there
+                value = torch.where(there | ~inside[:, : value.shape[-1]], value, -ABSENT)
             if bit.static:
                 value = torch.nn.functional.pad(value[:, :1], (0, horizon - 1))
             columns.append(value)
@@ -203,8 +227,8 @@ class Mover:
         for place, bit in enumerate(static):
             by_value += odds[:, 0, bit].unsqueeze(-1) * (values >> place & 1)
         self._static = by_value + self.prior.static[self._part]
-        # One block for each part, and another where tracks begin late.
-        by_edge = self.prior.by_edge().split(len(self.symbols))
+        # One block for each part, another where tracks begin late, and one where they are absent.
+        by_edge = self._by_edge().split(len(self.symbols))
         self._moves = torch.cat([self.chain.moves(part.T) for part in by_edge], 1)
         weights: dict[int, Tensor] = {}
         couplings = [one for colour in self.colours for one in colour.couplings]
@@ -227,6 +251,12 @@ class Mover:
             if one.factor.hard:
                 weighed = weighed * self._force[one.cells.track]
             self._weighed[id(one)] = weighed
+
+    def _by_edge(self) -> Tensor:
+        """The log-probabilities of edges by the prior; 0 where tracks are absent."""
+        by_edge = self.prior.by_edge()
+        absent = 0 if self._there is None else len(self.symbols)
+        return torch.nn.functional.pad(by_edge, (0, 0, 0, absent))
 
     def _words(self, worlds: Mapping[str, Tensor]) -> Tensor:
         """The values of conditions as bits of a number, with axes (world, track, time)."""
@@ -267,7 +297,7 @@ class Mover:
         self.help(worlds)
         words = self._words(worlds)
         return PriorBelow(
-            self.prior.by_edge(), self._drawn(worlds)[0], words, self.symbols,
+            self._by_edge(), self._drawn(worlds)[0], words, self.symbols,
             self._weighed_by(torch.zeros_like(words[:1]))[0],
         )  # fmt: skip
 

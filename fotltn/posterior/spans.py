@@ -6,7 +6,7 @@ the states that a track may be in on arrival, and the worth of each state on lea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -93,7 +93,8 @@ def spans_of(
         conditions: computes the numbers of conditions, with axes (track, time).
         costs: the costs of bits that are false.
     """
-    there, bits = _there(row_truth, kind, rows), kind.moving.bits
+    there = presence(row_truth, kind.moving.sorts, rows.trace, [*rows.places.values()])
+    bits = kind.moving.bits
     plain = all(slot.position is not None for bit in bits for slot in bit.slots)
     defined = len(bits) > kind.free + len(kind.helping)
     helps = kind.factors and len(kind.helping) > len(kind.soft)
@@ -132,14 +133,21 @@ def spans_of(
     )
 
 
-def _there(row_truth: RowTruth, kind: TrackKind, rows: Bindings) -> Tensor | None:
-    """Where all arguments of tracks are present, with axes (track, time); None if always."""
+def presence(
+    row_truth: RowTruth, sorts: Sequence[str], trace: Tensor, args: Sequence[Tensor]
+) -> Tensor | None:
+    """Where some entities are all present, with axes (row, time); None if always.
+
+    Args:
+        row_truth: the given facts.
+        sorts: the sorts of the entities.
+        trace: the trace of each row.
+        args: for each sort, the entity of each row.
+    """
     result: Tensor | None = None
-    for axis in kind.axes:
-        mask = row_truth.tables.present.get(axis.sort or "")
-        if mask is not None:
-            mask = mask.to(rows.trace.device).expand(-1, -1, row_truth.tables.horizon)
-            some = mask[rows.trace, rows.places[axis]]
+    for sort, arg in zip(sorts, args, strict=True):
+        if (mask := row_truth.tables.present.get(sort)) is not None:
+            some = mask.to(trace.device).expand(-1, -1, row_truth.tables.horizon)[trace, arg]
             result = some if result is None else result & some
     return result
 

@@ -349,9 +349,21 @@ class Exact:
             steps = torch.where(same, np.log(STAYS), np.log((1 - STAYS) / (size - 1))).double()
             inside = one.tables.inside[:, 1:]
             inside = inside.reshape(inside.shape[0], *[1] * (word.dim() - 3), inside.shape[1])
-            there = one.tables.present.get("a")
-            if there is not None and signature.predicates[names[0]].sorts == ("a",):
+            there = _presence(one, names[0])
+            if there is not None:
                 inside = there[..., 1:] & there[..., :-1]
-                total[(word.bool() & ~there).flatten(1).any(1)] = -torch.inf
             total += (steps * inside).flatten(1).sum(1)
+        for name in free:  # who is not there has no true facts
+            there = _presence(one, name)
+            if there is not None:
+                total[(worlds[name].bool() & ~there).flatten(1).any(1)] = -torch.inf
         return total
+
+
+def _presence(one: Case, name: str) -> Tensor | None:
+    """Where the entities of sort `a` among the arguments are, with the axes of the table."""
+    decl, there = one.theory.signature.predicates[name], one.tables.present.get("a")
+    if there is None or "a" not in decl.sorts:
+        return None
+    there = there.any(-1, keepdim=True) if decl.static else there
+    return there.unsqueeze(2) if decl.sorts == ("a", "b") else there
