@@ -143,7 +143,8 @@ def _leaves(name: str, value: Any, digests: Digests) -> Iterator[tuple[str, Any]
         yield name, show_theory(Theory(value.declarations, ()))
     elif isinstance(value, Tables | Labels):
         for field in fields(value):
-            yield f"{name}.{field.name}", _digest(leaves(getattr(value, field.name), digests))
+            if not field.name.startswith("_"):
+                yield f"{name}.{field.name}", _digest(leaves(getattr(value, field.name), digests))
     elif is_dataclass(value) and not isinstance(value, Node | type):
         for field in fields(value):
             if field.compare and not field.name.startswith("_"):
