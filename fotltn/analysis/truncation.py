@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple, assert_never, get_args
 
 from fotltn.errors import DataError, did_you_mean, listing
 from fotltn.logic import core as c
+from fotltn.logic.nnf import nnf
 from fotltn.tree import children, postorder
 
 #: How to treat a formula that fails only because the trace ends.
@@ -82,7 +83,7 @@ def never_fails(formula: c.Formula) -> bool:
     True
     """
     sure: dict[c.Core, bool] = {}
-    for node in postorder(if_longer(formula)):
+    for node in postorder(nnf(if_longer(formula))):
         if isinstance(node, c.Formula):
             parts = [sure[child] for child in children(node) if isinstance(child, c.Formula)]
             sure[node] = _surely_true(node, parts)
@@ -90,7 +91,7 @@ def never_fails(formula: c.Formula) -> bool:
 
 
 def _surely_true(formula: c.Formula, below: list[bool]) -> bool:
-    """Whether a formula is true because of constants alone; quantifiers have entities."""
+    """Whether a formula in normal form is true because of constants; quantifiers have entities."""
     node = c.closed(formula)
     match node:
         case c.Truth(value):
@@ -99,16 +100,16 @@ def _surely_true(formula: c.Formula, below: list[bool]) -> bool:
             return all(below)
         case c.Or():
             return any(below)
-        case c.Implies() | c.Quantifier():
-            return below[-1]
+        case c.Quantifier():
+            return below[0]
         case c.Shift(weak=weak):
             return weak and below[0]
-        case c.Aggregate(universal, _, window, _):
-            return below[0] and (universal or window.low == 0)
         case c.Until(dual, _, _, window, _):
             return below[-1] and (dual or window.low == 0)
         case c.Not() | c.Edge() | c.Atom() | c.Equal() | c.Compare():
             return False
+        case c.Implies() | c.Aggregate():
+            raise AssertionError(node)
         case _:
             assert_never(node)
 

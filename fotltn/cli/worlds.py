@@ -45,7 +45,7 @@ def worlds(
     posterior = asked_model(model, data, evidence=evidence).posterior
     if posterior is None:
         raise no_worlds("this command writes sampled worlds", None)
-    if number > posterior.count:
+    if number > posterior.count and not most_probable:
         raise DataError(f"there are {posterior.count} worlds, not {number}")
     last = posterior.count - 1
     kind = "parquet" if parquet else "csv"

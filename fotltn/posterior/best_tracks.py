@@ -36,11 +36,13 @@ def _best(chain: Chain, weights: Weights, told: EdgeSymbols, worlds: int) -> Tra
     (blocks, states), every = chain.edge.shape, chain.edge.flatten()
     target, symbol = with_none(chain.target)[every], with_none(told.which)[every]
     by_symbol, moves = chain.worth_of_symbols(weights, told.symbols), weights.moves.log()[every]
-    conditions = weights.conditions.permute(2, 1, 0)
+    conditions, end = weights.conditions.permute(2, 1, 0), chain.ends(weights).log()
     lengths, (tracks, times) = weights.lengths.unsqueeze(-1), weights.evidence.shape[:2]
-    later = chain.ends(weights).log().expand(states, tracks, worlds)
+    # If all weights are the same in all worlds, so are the best tracks.
+    apart = max(end.shape[-1], by_symbol.shape[-1], conditions.shape[-1])
+    later = end.expand(states, tracks, apart)
     kind = torch.uint8 if blocks <= 256 else torch.int32
-    ways = torch.empty(times, states, tracks, worlds, dtype=kind, device=chain.device)
+    ways = torch.empty(times, states, tracks, apart, dtype=kind, device=chain.device)
     for t in range(times - 1, -1, -1):
         worth = moves[:, conditions[t]] + by_symbol[t].index_select(0, symbol)
         worth = worth + later.index_select(0, target)
@@ -61,4 +63,6 @@ def _best(chain: Chain, weights: Weights, told: EdgeSymbols, worlds: int) -> Tra
         static = static + weights.first.T.unsqueeze(-1).log()
     begins = torch.where((starts >= 0)[:, None, None], static + later[starts], -torch.inf)
     total, chosen = begins.max(0)
-    return chain.along(weights, chosen, total, forwards)
+    letters, values, total = chain.along(weights, chosen, total, forwards)
+    every_world = (table.expand(worlds, *table.shape[1:]) for table in (letters, values, total))
+    return TrackDraws(*every_world)

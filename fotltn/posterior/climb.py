@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
+from fotltn.posterior.clauses import Clause
+from fotltn.posterior.movers import Mover
 from fotltn.posterior.sampler import Sampler
 
 #: After so many rounds, worlds stay as they are.
@@ -12,6 +16,9 @@ _MOST_ROUNDS = 50
 
 #: A world that gains less than this, as a logarithm, is at its peak.
 _LEAST_GAIN = 1e-6
+
+#: If the tracks of a kind break an axiom together, at most so many parts of them move separately.
+_PARTS = 64
 
 
 def climb(sampler: Sampler) -> Tensor:
@@ -24,13 +31,16 @@ def climb(sampler: Sampler) -> Tensor:
         The log-probability of each world, up to a constant, with axes (world, trace); minus
         infinity where a hard axiom is broken.
     """
+    structure = sampler.structure
+    watched = [one for one in structure.clauses if one.axiom in structure.watched]
+    for mover in sampler.movers:
+        mover.firm, mover.lazy, mover.stale = sampler.firm, False, True
     sampler.define()
     worth, broken = sampler.density_by_trace(), sampler.broken_by_trace()
     for _ in range(_MOST_ROUNDS):
         before = sampler.snapshot()
         for mover in sampler.movers:
-            mover.move(sampler.tables, None, 1.0)
-            sampler.define_anew([*sampler.structure.definitions])
+            _climb(sampler, mover, watched)
         now, broken_now = sampler.density_by_trace(), sampler.broken_by_trace()
         better = (now > worth + _LEAST_GAIN) & (broken_now <= broken)
         for name, table in before.items():
@@ -41,3 +51,41 @@ def climb(sampler: Sampler) -> Tensor:
         if not bool(better.any()):
             break
     return torch.where(broken > 0, -torch.inf, worth)
+
+
+def _climb(sampler: Sampler, mover: Mover, watched: Sequence[Clause]) -> None:
+    """Make tracks as probable as they can be, but not those that would break a watched axiom.
+
+    Draws ignore watched axioms. If all tracks of a trace break one together, halves of them move
+    separately, and so on.
+    """
+    every = torch.arange(mover.tracks, device=mover.device)
+    old = mover.read(sampler.tables, every)
+    limit = sampler.false_by_trace(watched)
+    mover.move(sampler.tables, None, 1.0)
+    sampler.define_anew([*sampler.structure.definitions])
+    waiting = sampler.false_by_trace(watched) > limit
+    if not bool(waiting.any()):
+        return
+    new, number = mover.read(sampler.tables, every), mover.tracks // sampler.known.batch
+    place, trace = every % number, mover.rows.trace
+    moved = ~waiting.unsqueeze(-1).expand(-1, -1, number)  # (world, trace, track of the trace)
+    parts = [(0, number // 2, waiting), (number // 2, number, waiting)]
+    while parts:
+        start, end, waiting = parts.pop()
+        inside = (torch.arange(number, device=mover.device) >= start) & (
+            torch.arange(number, device=mover.device) < end
+        )
+        tried = moved | (waiting.unsqueeze(-1) & inside)
+        taken = tried[:, trace, place][..., None, None]
+        mover.write(sampler.tables, every, torch.where(taken, new, old))
+        sampler.define_anew([*sampler.structure.definitions])
+        worse = sampler.false_by_trace(watched) > limit
+        moved = torch.where(worse.unsqueeze(-1), moved, tried)
+        if bool((worse & waiting).any()) and (end - start) * _PARTS > number and end - start > 1:
+            middle = (start + end) // 2
+            parts += [(start, middle, worse & waiting), (middle, end, worse & waiting)]
+    mover.write(
+        sampler.tables, every, torch.where(moved[:, trace, place][..., None, None], new, old)
+    )
+    sampler.define_anew([*sampler.structure.definitions])

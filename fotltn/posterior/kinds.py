@@ -32,7 +32,7 @@ from fotltn.posterior.clauses import (
     written_in,
 )
 from fotltn.posterior.impossible import NoWorldError, irreducible
-from fotltn.posterior.patterns import Bit, Moving, Slot, reach
+from fotltn.posterior.patterns import Bit, Moving, Sight, Slot, reach
 from fotltn.posterior.points import sees_a_point
 from fotltn.posterior.product import Part, Shape, laws_of, product
 from fotltn.posterior.rows import atoms_of
@@ -368,6 +368,9 @@ class _Compilation:
             patterns <<= max(1, len(changing))
             most += 1
         span = reach(factor.formula, self.moving, most) if self._readable(factor) else None
+        if span is not None and span.high < 0 and any(self.moving.bits[b].static for b in used):
+            span = Sight(span.low, 0)  # static bits count where the window is before the start, too
+            span = span if -span.low < most else None
         return replace(factor, span=span)
 
     def _readable(self, factor: Factor) -> bool:

@@ -350,7 +350,9 @@ class Mover:
             drawn = self.chain.draw(weights, digits, generator, self.worlds)
         letters, static, totals = drawn
         bits = self.letters[letters]
-        if self.spans is not None:
+        if self.spans is None:  # nothing is true beyond the end
+            bits &= within(self.lengths[tracks], self.row_truth.times).unsqueeze(-1)
+        else:
             bits = self.spans.spread(bits, tracks, self.row_truth.tables.horizon)
         for place, number in enumerate(self.kind.shape.static):
             bits[..., number] = (static >> place & 1).bool().unsqueeze(-1)

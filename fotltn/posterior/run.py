@@ -198,13 +198,17 @@ class SamplingRun:
         Raises:
             DataError: chains cannot be compared after so few sweeps.
         """
-        if self.counted < LEAST_LOOK and not self.finished:
+        if self.finished:
+            return
+        if self.counted < LEAST_LOOK:
             raise DataError(
                 f"there is nothing to finish yet: {self.counted} of the sweeps that count are "
-                f"done, and {LEAST_LOOK} are needed",
+                f"done, and {min(LEAST_LOOK, self._how.sweeps)} are needed",
                 hint="run the command without --finish to continue",
             )
-        self._early = not self.finished
+        if not self._stored_at:
+            self._store()
+        self._early = True
 
     @property
     def reason(self) -> str:

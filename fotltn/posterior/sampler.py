@@ -183,7 +183,9 @@ class Sampler:
             ]
             start = kind.reshape(-1, *ones)
             true = (start == 1) | ((start == 2) & coins[0]) | ((start == 3) & coins[1])
-            table.copy_(true.expand_as(table) & self.there(name))
+            inside = self.known.inside.reshape(self.known.batch, *ones[2:], -1)
+            there = self.there(name) & (inside if table.shape[-1] > 1 else inside[..., :1])
+            table.copy_(true.expand_as(table) & there)
 
     def _scales(self) -> dict[str, float]:
         soft = [one.axiom for one in self.structure.clauses if one.weight is not None]

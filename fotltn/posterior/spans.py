@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from fotltn.logic.parts import predicates_in
 from fotltn.posterior.chain import Chain
 from fotltn.posterior.rows import Bindings, RowTruth
 from fotltn.posterior.track_kind import TrackKind
@@ -98,8 +99,10 @@ def spans_of(
     plain = all(slot.position is not None for bit in bits for slot in bit.slots)
     defined = len(bits) > kind.free + len(kind.helping)
     helps = kind.factors and len(kind.helping) > len(kind.soft)
-    if there is None or defined or helps or not plain:
-        return None  # defined facts of an absent track may be true
+    static = {bit.predicate for bit in bits if bit.static}
+    beyond = any(predicates_in(factor.formula) & static for factor in kind.factors)
+    if there is None or defined or helps or not plain or beyond:
+        return None  # an absent track may have true facts that are defined or static
     if any(row_truth.varies(f) for f in kind.conditions):
         return None  # the automaton depends on other tracks
     lengths = row_truth.lengths(rows)

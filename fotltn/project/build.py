@@ -74,6 +74,7 @@ from fotltn.project.world import (
     device_of,
     in_precision,
     read_world,
+    without_say,
 )
 from fotltn.semantics.config import Semantics, named
 from fotltn.semantics.tables import table_shape
@@ -110,6 +111,9 @@ def build(config: Config, more: InMemory = NOTHING) -> Built:
     check_method(config)
     world = read_world(config, more)
     config, chosen = with_method(config, world)
+    if odd := tuple(without_say(config, world.theory)):
+        warnings = (*world.facts.warnings, *odd)
+        world = replace(world, facts=replace(world.facts, warnings=warnings))
     config = completed(config, world)
     if config.method == "gradient":
         config = with_reaches(config, world)

@@ -400,8 +400,8 @@ def _sampling(table: Settings) -> tuple[Sampling, SensorConfig]:
     folds = table.value("folds", int, usual.folds, Range(1, 100))
     exponent = table.value("exponent", float | None, usual.exponent, _exponent)
     sampling = table.record(
-        Sampling, only=SAMPLING, worlds=some, sweeps=some, stored=some, enough=Range(0, 2**40),
-        weights=_weights,
+        Sampling, only=SAMPLING, worlds=Range(2, 2**20), sweeps=some, stored=some,
+        enough=Range(0, 2**40), weights=_weights,
     )  # fmt: skip
     return sampling, SensorConfig(folds, exponent)
 

@@ -208,7 +208,6 @@ def world_of(
             *config.strays(),
             *unguarded(theory, facts),
             *never_stated(theory, from_facts, facts.rows),
-            *_without_say(config, theory),
         )
         facts = replace(facts, warnings=(*facts.warnings, *odd))
     facts = replace(facts, tested={})
@@ -356,7 +355,7 @@ def unguarded(theory: CheckedTheory, facts: Facts) -> tuple[Diagnostic, ...]:
     return tuple(warnings)
 
 
-def _without_say(config: Config, theory: CheckedTheory) -> Iterator[Diagnostic]:
+def without_say(config: Config, theory: CheckedTheory) -> Iterator[Diagnostic]:
     """Yield a warning for axioms that exclude no world, because traces end before they fail."""
     if config.method != "posterior" or config.end == "final":
         return

@@ -90,7 +90,10 @@ def test_ends_have_names():
         end_of("7")
 
 
-NEVER_FALSE_FOR_GOOD = ("F p", "G F p", "G(q -> F p)", "p | F q", "O p -> F q", "O F p")
+NEVER_FALSE_FOR_GOOD = (
+    "F p", "G F p", "G(q -> F p)", "p | F q", "O p -> F q", "O F p", "!G p", "!(F G p)",
+    "G(G p -> q)",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("text", [*READ_ONCE, *NEVER_FALSE_FOR_GOOD, "p | !p", "G(q -> F p) & G p"])

@@ -138,6 +138,9 @@ def test_what_a_network_counts_for_itself_is_no_setting(tmp_path, again):
 def test_an_identity_is_plain_and_the_same_each_time():
     first, second = identity(with_stop(Network(Own()))), identity(with_stop(Network(Own())))
     assert first == second
+    derived = with_stop(Network(Own()))
+    derived.grounding.fixed.derived("anything", lambda: {"b", "a"})
+    assert identity(derived) == first
     assert all(len(str(value)) <= 200 for value in first.values())
 
 

@@ -8,14 +8,19 @@ from dataclasses import replace
 import pytest
 import torch
 
+from fotltn.grounding.labels import Labels
+from fotltn.logic.check import check
 from fotltn.logic.defined import definitions_in
 from fotltn.posterior import structure as structures
 from fotltn.posterior.climb import climb
+from fotltn.posterior.evidence import NoiseRates
 from fotltn.posterior.impossible import NoWorldError
 from fotltn.posterior.problem import Problem
 from fotltn.posterior.run import sample, sample_each, sampler_of
 from fotltn.posterior.sampler import Sampling
 from fotltn.semantics import crisp
+from fotltn.semantics.tables import Tables
+from fotltn.syntax.load import parse_theory
 from tests.posterior.oracle import Case, Exact, case, coming_and_going
 from tests.posterior.test_enumeration import every_world, give_habits
 from tests.posterior.test_joint import THEORIES, problem, tied
@@ -98,6 +103,26 @@ def test_the_best_world_obeys_and_none_is_more_probable(name):
         assert torch.equal(best.predicate(predicate).bool(), table)
     for axiom in one.theory.axioms:
         assert not axiom.hard or bool(crisp.evaluate(axiom.formula, best).tensor.all())
+
+
+def test_axioms_that_draws_ignore_do_not_hold_worlds_back():
+    """Someone must do it at any time, labels say that nobody does: the best is the least."""
+    people, times = 20, 4
+    theory = check(parse_theory("sort a\npredicate P(a)\nhard axiom Some: G(exists x. P(x))\n"))
+    tables = Tables(
+        {"a": people}, torch.tensor([times]), times, {}, signature=theory.signature
+    )  # fmt: skip
+    cells = torch.cartesian_prod(torch.arange(1), torch.arange(people), torch.arange(times))
+    labels = Labels(
+        {"P": cells.T}, {"P": torch.zeros(len(cells), dtype=torch.float64)}, {"P": ("a",)}
+    )
+    how = Sampling(WORLDS, 12, 8, stored=2, learn=False)
+    rates = {"P": NoiseRates(0.45, 0.45)}
+    posterior = sample(Problem(theory, tables, labels, ("P",), rates=rates, sampling=how))
+    assert posterior.structure is not None
+    assert posterior.structure.watched == ("Some",)
+    assert int(posterior.best["P"].sum()) == times
+    assert posterior.best_density > float(posterior.density.max()) + 1
 
 
 def test_each_set_of_labels_has_a_best_world():

@@ -283,6 +283,29 @@ def test_worlds_are_as_likely_as_what_was_learned_says():
     assert check(remembered(range(24)), habits=True)["compared"] > 8
 
 
+#: Axioms whose windows may lie before the trace, or beyond the presence of a track.
+STATIC = [
+    "axiom A weight 2: forall x. G(Fix(x) -> Y exists x2. P(x2))",
+    "axiom A weight 1: forall x. G(Fix(x) -> H[2,2] forall x2. P(x2))",
+    "axiom A weight 2: forall x. (Fix(x) -> WX exists x2. P(x2))",
+    "axiom A weight 2: G(WY (first | exists x. !Fix(x)))",
+    "hard axiom A: forall x. G(Fix(x) & Near(x) -> Y exists x2. P(x2))",
+]
+
+
+@pytest.mark.parametrize("goes", [False, True], ids=["always there", "comes and goes"])
+def test_static_facts_count_where_their_tracks_are_not(goes, monkeypatch):
+    monkeypatch.setattr(structures, "_MOST_JOINED", 1)
+    values: list[float] = []
+    for axiom in STATIC:
+        for seed in range(4):
+            one = stated(random.Random(seed), seed, [axiom], ["P", "Fix"])
+            one = coming_and_going(one, seed) if goes else one
+            values += compared(one, seed, habits=True, even_tied=True).deviations
+    assert len(values) > 12
+    assert max(map(abs, values)) < 5.5
+
+
 @pytest.mark.parametrize("habits", [False, True])
 def test_who_is_not_there_was_nobody_at_any_time(habits, monkeypatch):
     """Tracks that remember whether someone was ever there are drawn beyond their presence."""

@@ -380,6 +380,18 @@ def test_an_interrupted_run_can_be_finished(tmp_path):
     assert 0 < ended.posterior.count <= expected.count
 
 
+def test_a_run_that_stored_no_world_yet_can_be_finished(tmp_path):
+    config, told = read_config(project(tmp_path / "p")), Stops()
+    config = replace(config, posterior=replace(config.posterior, sweeps=40, stored=1, enough=0))
+    state = tmp_path / "state"
+    with pytest.raises(InterruptedTrainingError):
+        train(config, checkpoints=state, callbacks=[told], stop=told.asked(16))
+    ended = train(config, checkpoints=state, finish=True).posterior
+    assert ended is not None
+    assert ended.count == config.posterior.worlds
+    assert torch.isfinite(ended.density).all()
+
+
 def test_weights_are_learned_and_travel(tmp_path):
     """They are the same after an interruption, in the folder, and for other data."""
     config, told = read_config(project(tmp_path / "p")), Stops()

@@ -124,7 +124,7 @@ REFUSED = {
     ),
     "no worlds": (
         other(("worlds = 6", "worlds = 0")),
-        "posterior.worlds: expected a whole number from 1 to 1,048,576, not 0",
+        "posterior.worlds: expected a whole number from 2 to 1,048,576, not 0",
         None,
     ),
     "a word that is no rate": (
@@ -163,6 +163,9 @@ def test_what_cannot_be_is_refused_with_what_would_work(tmp_path, what):
         ("hard axiom Once: forall r. F[<=2] Slow(r)", other(), False),
         ("hard axiom Once: forall r. F Slow(r)", other(("[data]", 'end = "final"\n[data]')), False),
         ("hard axiom Once: forall r. F Slow(r)", other(('"posterior"', '"gradient"')), False),
+        ("hard axiom Once: forall r. F Slow(r)", other(('"posterior"', '"auto"')), True),
+        ("hard axiom Once: forall r. !(G Slow(r))", other(), True),
+        ("hard axiom Once: exists r where Slow(r) & !Slow(r). F Slow(r)", other(), False),
     ],
 )
 def test_an_axiom_that_the_end_of_a_trace_leaves_open_is_told(tmp_path, axiom, toml, warned):
