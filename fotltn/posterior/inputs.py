@@ -72,7 +72,7 @@ def _names(problem: Problem) -> None:
 
 def _sampling(sampling: Sampling) -> None:
     for what, least in (
-        ("worlds", 2), ("burn_in", 0), ("sweeps", 1), ("enough", 0), ("stored", 1)
+        ("worlds", 1), ("burn_in", 0), ("sweeps", 1), ("enough", 0), ("stored", 1)
     ):  # fmt: skip
         number = getattr(sampling, what)
         if number < least:

@@ -325,7 +325,12 @@ def _listening(compiler: KindCompiler, kind: TrackKind, below: Sequence[Factor])
 def _together(
     compiler: KindCompiler, sorts: Collection[tuple[str, ...]], free: Sequence[str], tables: Tables
 ) -> TrackKind | None:
-    """Join the free predicates of some sorts into one track for each trace; None if too large."""
+    """Join the free predicates of some sorts into one track for each trace; None if too large.
+
+    Entities that come and go are not joined: each has a track that begins when it arrives.
+    """
+    if {sort for several in sorts for sort in several} & {*tables.present}:
+        return None
     bits: list[Bit] = []
     for name in free:
         decl = compiler.tables.signature.predicates[name]
@@ -359,6 +364,8 @@ def _joined(
     ]  # fmt: skip
     alone = [n for n in free if signature.predicates[n].sorts == (stays,)]
     if name != relations[0] or not _tied(compiler.clauses, relations, alone, position):
+        return None
+    if goes in tables.present:  # bits of the others would begin and end within a track
         return None
     size = tables.sizes[goes]
     if len(alone) + size * len(relations) > _MOST_JOINED:
