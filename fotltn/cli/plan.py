@@ -165,6 +165,8 @@ def _plan_sampling(path: Path, built: Built, *, timed: bool, as_json: bool) -> N
         emit_json({"ok": True, "project": str(path), **plan, "seconds": seconds})
         return
     warn(built.world.facts.warnings)
+    if built.chosen:
+        print(f"samples worlds, {built.chosen}")
     for line in explain(made):
         print(line)
     if networks is not None:

@@ -84,7 +84,8 @@ def worth(
     known = {a.name: a for a in theory.axioms if a.hard or a.weight > 0}
     names = list(known) if axioms is None else list(dict.fromkeys(axioms))
     for name in names:
-        look_up(known, name, f"the theory has no axiom '{name}' that is hard or has a weight")
+        what = "is hard or has a weight, and defines nothing"
+        look_up(known, name, f"the theory has no axiom '{name}' that {what}")
     if folds < 2:
         raise DataError(f"there are at least 2 folds, not {folds}")
     if labels.total < folds:

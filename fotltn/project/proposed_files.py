@@ -83,11 +83,12 @@ def project_text(proposal: Proposal, folder: str | None) -> str:
         lines += [_said(f"local = [{_text(main.sort)}]", said)]
     if proposal.split is None and (not any(c.gaps for c in learned) or _many(learned)):
         lines += [_said("train = 0.8", "the share of labels to learn from; test on the others")]
-        if main.entities >= _FEW and not main.arguments:
+        of_main = all(t.sort == main.sort for t in tables if t.of(Role.LEARNED))
+        if main.entities >= _FEW and not main.arguments and of_main:
             lines += [_said('by = "entities"', "test on entities that training does not see")]
             several = [t for t in tables if t.sort != main.sort]
             lines += [f"sort = {_text(main.sort)}"] if several else []
-        elif main.of(Role.TIME):
+        elif main.of(Role.TIME) and of_main:
             lines += [_said('by = "time"', "test on the latest time points")]
     for table in tables:
         lines += ["", *_wide(table)]

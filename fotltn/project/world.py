@@ -17,6 +17,7 @@ from fotltn.grounding.dense import tables_of_facts
 from fotltn.grounding.facts import Facts
 from fotltn.grounding.features import Features
 from fotltn.grounding.frames import Source
+from fotltn.grounding.gaps import odd_times
 from fotltn.grounding.groups import of_traces, read_groups
 from fotltn.grounding.labels import Labels, joined, labels
 from fotltn.grounding.split import flip, split
@@ -208,6 +209,7 @@ def world_of(
             *config.strays(),
             *unguarded(theory, facts),
             *never_stated(theory, from_facts, facts.rows),
+            *odd_times(facts),
         )
         facts = replace(facts, warnings=(*facts.warnings, *odd))
     facts = replace(facts, tested={})

@@ -115,17 +115,23 @@ class ModelContent:
     @property
     def verdict(self) -> tuple[str, ...]:
         """The verdict, in sentences."""
-        return verdict(self.metrics, self.interval, self.audit)
+        sampled = self.model.posterior is not None
+        return verdict(self.metrics, self.interval, self.audit, sampled=sampled)
 
     @property
     def advice(self) -> tuple[str, ...]:
         """What to do next, for a page that has the warnings."""
-        return advice(self.metrics, self.audit, self._worst())
+        return self._advice("below")
 
     @property
     def brief_advice(self) -> tuple[str, ...]:
         """What to do next, for a page without the warnings."""
-        return advice(self.metrics, self.audit, self._worst(), "in the full report")
+        return self._advice("in the full report")
+
+    def _advice(self, place: str) -> tuple[str, ...]:
+        posterior = self.model.posterior
+        doubts = None if posterior is None else posterior.warnings
+        return advice(self.metrics, self.audit, self._worst(), place, doubts=doubts)
 
     def _worst(self) -> dict[str, str]:
         """Return the worst cells of violated axioms, in words."""

@@ -71,10 +71,11 @@ def mean_pr_auc(scores: Scores, seed: int = 0) -> ScoreInterval | None:
 
 
 def verdict(
-    metrics: Report | None, interval: ScoreInterval | None, audit: Audit | None
-) -> tuple[str, ...]:
-    """Return the verdict, sentence by sentence."""
-    return (*_predictions(metrics, interval), *_axioms(audit))
+    metrics: Report | None, interval: ScoreInterval | None, audit: Audit | None, *,
+    sampled: bool = False,
+) -> tuple[str, ...]:  # fmt: skip
+    """Return the verdict, sentence by sentence; `sampled` if the model has sampled worlds."""
+    return (*_predictions(metrics, interval), *_axioms(audit, sampled=sampled))
 
 
 def _predictions(metrics: Report | None, interval: ScoreInterval | None) -> list[str]:
@@ -113,7 +114,7 @@ def _weakest(judged: Mapping[str, PredicateReport]) -> str:
     return f"Scores are worse than guessing on {listed(words)}."
 
 
-def _axioms(audit: Audit | None) -> list[str]:
+def _axioms(audit: Audit | None, *, sampled: bool) -> list[str]:
     if audit is None:
         return []
     violated = by_attention(audit.axioms)
@@ -127,6 +128,8 @@ def _axioms(audit: Audit | None) -> list[str]:
     verb = "is" if len(violated) == 1 else "are"
     hard = [one.name for one in violated if one.hard]
     words = f" Hard ones among them: {', '.join(hard)}." if hard else ""
+    if hard and sampled:
+        words += " All sampled worlds obey these; facts that are decided one by one need not."
     return [
         f"{count(len(violated))} of {count(len(audit.axioms))} axioms {verb} violated; first "
         f"{first.name}, at {share(rate)} of its bindings and times, with a value of "
@@ -139,8 +142,9 @@ _GAIN, _OFF = 0.1, 0.1
 
 
 def advice(
-    metrics: Report | None, audit: Audit | None, worst: Mapping[str, str], place: str = "below"
-) -> tuple[str, ...]:
+    metrics: Report | None, audit: Audit | None, worst: Mapping[str, str], place: str = "below",
+    *, doubts: Sequence[str] | None = None,
+) -> tuple[str, ...]:  # fmt: skip
     """Return what to do next, the most important first.
 
     Args:
@@ -148,9 +152,12 @@ def advice(
         audit: the audit of the axioms.
         worst: the worst cells of violated axioms, in words.
         place: the place of the warnings about axioms, in words.
+        doubts: reasons to doubt sampled worlds; None if none were sampled.
     """
-    steps: list[str] = []
+    steps = [f"{doubt[0].upper()}{doubt[1:]}." for doubt in doubts or ()]
     violated = [] if audit is None else [a for a in by_attention(audit.axioms) if a.name in worst]
+    if doubts is not None:  # sampled worlds obey hard axioms, whatever single facts say
+        violated = [one for one in violated if not one.hard]
     for begin, one in zip(("Look at", "Then look at"), violated, strict=False):
         must = "must hold, and is violated" if one.hard else "is violated"
         rate = share(one.on_model.rate)

@@ -138,7 +138,8 @@ def test_bad_input_is_refused():
     for options, given_labels, message in (
         (
             {"axioms": ["See"]}, labels,
-            "the theory has no axiom 'See' that is hard or has a weight; did you mean 'Seen'?",
+            "the theory has no axiom 'See' that is hard or has a weight, and defines nothing; did "
+            "you mean 'Seen'?",
         ),
         ({"folds": 1}, labels, "there are at least 2 folds, not 1"),
         ({"folds": 2}, few, "2 folds need as many labels, and there are 1"),

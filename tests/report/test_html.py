@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -468,6 +469,17 @@ def test_advice_follows_from_what_is_wrong(content):
     assert violated
     assert all("begin with x = ego" in line for line in said[: min(2, len(violated))])
     assert "Hold back some facts" in advice(None, None, {})[0]
+
+
+def test_a_brief_report_of_sampled_worlds_speaks_of_chains_rather_than_of_hard_axioms(content):
+    violated = [one.name for one in content.audit.axioms if one.on_model.violated]
+    hard = replace(content.audit, axioms=tuple(replace(a, hard=True) for a in content.audit.axioms))
+    assert "must hold" in " ".join(advice(None, hard, dict.fromkeys(violated, "x = ego")))
+    said = advice(None, hard, dict.fromkeys(violated, "x = ego"), doubts=("chains differ",))
+    assert said[0] == "Chains differ."
+    assert "must hold" not in " ".join(said)
+    assert "All sampled worlds obey these" in " ".join(verdict(None, None, hard, sampled=True))
+    assert "All sampled worlds obey these" not in " ".join(verdict(None, None, hard))
     assert len(content.advice) <= 5
 
 
