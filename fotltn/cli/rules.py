@@ -46,7 +46,8 @@ _LEFT_OUT = {
     "undecided": "Undecided: cells that fail only because their trace ends; they count nowhere "
     "else.",
     "unlabelled": "Unlabelled: cells that facts without a label could make true or false; they "
-    "count nowhere else.",
+    "count nowhere else. If most cells are unlabelled, wrong labels weigh more in the others, and "
+    "a rule without exceptions can have a low confidence.",
     "absent": "Absent: cells with an entity that is not present when the rule uses it; they count "
     "nowhere else.",
 }

@@ -315,14 +315,18 @@ class _Compilation:
 
         `O exists x. P(x)` has none if it sees too many time points; `exists x. O P(x)` has one.
         """
+        before = self.moving, {**self.helping}, [*self.local]
         plain = self._with_span(self._lifted(factor))
         if plain.span is not None or not self.rewrite:
             return plain
+        after = self.moving, self.helping, self.local
+        self.moving, self.helping, self.local = before  # without helping bits of the plain form
         atoms = atoms_of(factor.formula, self.moving.names)
         axes = {term.axis for atom in atoms for term in atom.args if isinstance(term, c.Variable)}
         outwards = replace(factor, formula=pulled_out(factor.formula, axes))
         rewritten = self._with_span(self._lifted(outwards))
         if rewritten.span is None:
+            self.moving, self.helping, self.local = after
             return plain
         self.rewritten = True
         return rewritten
