@@ -44,8 +44,8 @@ def odd_times(facts: Facts) -> Iterator[Diagnostic]:
         return
     before = int(np.diff(steps).argmax())
     start, end = int(steps[before]), int(steps[before + 1])
-    rest = int(steps[-1] - steps[0]) - (end - start)
-    if end - start >= max(_STEPS, _TIMES * rest):
+    others = int(steps[-1] - steps[0]) - (end - start)
+    if end - start >= max(_STEPS, _TIMES * others):
         times = [facts.clock.text(step) for step in (start, end)]
         yield warning(
             f"no fact is between {times[0]} and {times[1]}, which are {count(end - start)} steps",

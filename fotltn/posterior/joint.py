@@ -23,8 +23,8 @@ from fotltn.posterior.rows import all_rows
 from fotltn.posterior.swaps import Competition, DensityTerm
 from fotltn.semantics.tables import within
 
-#: Joint moves of a kind of track in a sweep: four for each track, within these limits.
-_LEAST, _MOST = 8, 32
+#: Joint moves of a kind of track in a sweep: eight for each track, within these limits.
+_LEAST, _MOST = 8, 48
 
 
 class TiedSampler(Competition, Protocol):
@@ -88,7 +88,7 @@ class JointMoves:
         names = one.kind.moving.names | others.kind.moving.names | {*pair.defined}
         written = [name for name in sampler.tables if name in names]
         number = one.tracks // sampler.known.batch
-        for _ in range(min(_MOST, max(_LEAST, 4 * number))):
+        for _ in range(min(_MOST, max(_LEAST, 8 * number))):
             before = {name: sampler.tables[name].clone() for name in written}
             chosen = self._chosen(one)
             place = pair.touched[chosen].any(0).nonzero().squeeze(-1)
