@@ -56,11 +56,11 @@ def odd_times(facts: Facts) -> Iterator[Diagnostic]:
 def _steps(facts: Facts) -> tuple[Ints, Ints]:
     """The steps that have facts, sorted, and the first one of each trace."""
     first = np.full(len(facts.traces), np.iinfo(np.int64).max)
-    found: list[Ints] = []
+    of_symbols: list[Ints] = []
     for rows in facts.rows.values():
         timed = rows.time >= 0
-        found.append(np.unique(rows.time[timed]))
+        of_symbols.append(np.unique(rows.time[timed]))
         timed &= rows.trace >= 0
         np.minimum.at(first, rows.trace[timed], rows.time[timed])
-    steps = np.unique(np.concatenate([np.zeros(0, np.int64), *found]))
+    steps = np.unique(np.concatenate([np.zeros(0, np.int64), *of_symbols]))
     return steps, np.where(first == np.iinfo(np.int64).max, 0, first)
