@@ -52,7 +52,7 @@ def conditions_above(
         some = []
         for number in sorted(read):
             names = free_beneath(predicates_in(kind.conditions[number]), free, definitions)
-            if names and all(below[name] < count for name in names):
+            if names and all(below.get(name, 0) < count for name in names):
                 some.append(number)
         result.append(tuple(some))
     return result

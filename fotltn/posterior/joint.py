@@ -19,7 +19,7 @@ from fotltn.logic.parts import predicates_in
 from fotltn.posterior.clauses import Clause
 from fotltn.posterior.colours import Colour
 from fotltn.posterior.movers import Mover
-from fotltn.posterior.rows import all_rows
+from fotltn.posterior.rows import all_rows, atoms_of
 from fotltn.posterior.swaps import Competition, DensityTerm
 from fotltn.semantics.tables import within
 
@@ -200,14 +200,17 @@ class JointMoves:
         tracks, kind = others.colours[0].tracks, others.kind
         read = [n for n, f in enumerate(kind.conditions) if self._free(f) & _moved(one)]
         shape = (one.tracks, len(tracks))
-        named = predicates_in(*(kind.conditions[n] for n in read))
-        if not {*read} <= {*kind.above} or named & {*self.sampler.structure.definitions}:
+        formulas = [kind.conditions[number] for number in read]
+        moving, defined = one.kind.moving, {*self.sampler.structure.definitions}
+        atoms = [atom for formula in formulas for atom in atoms_of(formula, moving.names)]
+        plain = all(moving.bit(atom) is not None for atom in atoms)
+        if not plain or not {*read} <= {*kind.above} or predicates_in(*formulas) & defined:
             same = one.rows.trace.unsqueeze(-1) == others.rows.trace[tracks]
             return same.expand(shape)
         rows = all_rows(self.sampler.known, kind.axes)
         result = torch.zeros(one.tracks, others.tracks, dtype=torch.bool, device=one.device)
-        for number in read:
-            row, track = one.contacts.of_rows(kind.conditions[number], rows)
+        for formula in formulas:
+            row, track = one.contacts.of_rows(formula, rows)
             result[track, row] = True
         return result[:, tracks]
 
