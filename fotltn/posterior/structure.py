@@ -241,8 +241,10 @@ def _joint(
             groups.append((sorts, axioms))
     result: list[TrackKind] = []
     tied: list[str] = []
+    known = _explained(kinds, {one for _, axioms in groups for one in axioms}, compiler, free)
     for sorts, axioms in groups:
-        joined = _together(compiler, sorts, free, tables)
+        # Values that tracks above explain would cost a joint track as much as chance would.
+        joined = None if {*axioms} <= known else _together(compiler, sorts, free, tables)
         if joined is None:
             tied += axioms
         else:  # axioms that only test its draws still tie tracks
@@ -276,6 +278,23 @@ def _ties(
     for axiom, names in said:
         names |= {n for h in names & {*kind.helping} for n in predicates_in(kind.helping[h])}
         yield axiom, free_beneath(names, free, definitions)
+
+
+def _explained(
+    kinds: Sequence[TrackKind], axioms: Collection[str], compiler: KindCompiler,
+    free: Sequence[str],
+) -> set[str]:  # fmt: skip
+    """The axioms by which tracks above explain tracks that nothing else ties."""
+    every = conditions_above(kinds, axioms, free, compiler.definitions, compiler.tables.sizes)
+    result: set[str] = set()
+    for kind, above in zip(kinds, every, strict=True):
+        if not kind.factors:
+            given = [not predicates_in(f) & {*compiler.learned} for f in kind.conditions]
+            for axiom, part in kind.parts:
+                read = {column - kind.shape.bits for column in part.columns} & {*range(len(given))}
+                others = {number for number in read if not given[number]}
+                result |= {axiom} if others and others <= {*above} else set()
+    return result & {*axioms}
 
 
 def _with_above(
