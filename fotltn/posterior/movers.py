@@ -410,6 +410,7 @@ class Mover:
     ) -> tuple[list[Gain], list[Tensor]]:
         gains: dict[tuple[int, int, int], Tensor] = {}
         patterns: dict[object, Patterns] = {}
+        priors: dict[int, PriorBelow] = {}
         static = self.kind.shape.static
         times, tracks = len(self.row_truth.times), len(colour.tracks)
         for coupling in colour.couplings:
@@ -428,8 +429,10 @@ class Mover:
             if (below := coupling.factor.below) is None:
                 worth, strength = truth(coupling.factor.formula, cells), heat
             else:
-                prior, strength = self.movers[below.kind].prior_below(worlds), 1.0
-                worth = prior.of_cells(cells, {
+                if below.kind not in priors:
+                    priors[below.kind] = self.movers[below.kind].prior_below(worlds)
+                strength = 1.0  # a prior counts in full from the first sweep
+                worth = priors[below.kind].of_cells(cells, {
                     n: truth(formula, cells)
                     for n, formula in zip(below.conditions, below.formulas, strict=True)
                 })  # fmt: skip
