@@ -289,11 +289,11 @@ def _explained(
     result: set[str] = set()
     for kind, above in zip(kinds, every, strict=True):
         if not kind.factors:
-            given = [not predicates_in(f) & {*compiler.learned} for f in kind.conditions]
+            learned = {*compiler.learned}
+            varying = {n for n, f in enumerate(kind.conditions) if predicates_in(f) & learned}
             for axiom, part in kind.parts:
-                read = {column - kind.shape.bits for column in part.columns} & {*range(len(given))}
-                others = {number for number in read if not given[number]}
-                result |= {axiom} if others and others <= {*above} else set()
+                read = {column - kind.shape.bits for column in part.columns} & varying
+                result |= {axiom} if read and read <= {*above} else set()
     return result & {*axioms}
 
 
