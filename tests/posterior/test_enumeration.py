@@ -47,7 +47,8 @@ def compared(
 ) -> Compared:  # fmt: skip
     """Compare samples of a theory with enumeration; with habits, under a random prior.
 
-    A theory that ties tracks is compared only if `even_tied`. For `together`, see `Exact`.
+    A theory that ties tracks is compared if they move jointly, or `even_tied`. For `together`, see
+    `Exact`.
     """
     certain = replace(one.theory, axioms=tuple(a for a in one.theory.axioms if a.hard))
     defined = definitions_in(certain, one.learned).by_name
@@ -65,8 +66,8 @@ def compared(
     except NoWorldError:
         assert exact.marginals is None, one.text
         return Compared("no world")
-    if sampler.structure.tied and not even_tied:  # it says that it may be wrong
-        return Compared("tied")
+    if sampler.structure.tied and not (even_tied or sampler.joint.pairs):
+        return Compared("tied")  # it says that it may be wrong
     if habits and exact.marginals is not None:
         if exact.atoms > MOST_COUNTED:
             return Compared("too large")
