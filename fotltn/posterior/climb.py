@@ -59,33 +59,33 @@ def _climb(sampler: Sampler, mover: Mover, watched: Sequence[Clause]) -> None:
     Draws ignore watched axioms. If all tracks of a trace break one together, halves of them move
     separately, and so on.
     """
+    tables, defined = sampler.tables, [*sampler.structure.definitions]
     every = torch.arange(mover.tracks, device=mover.device)
-    old = mover.read(sampler.tables, every)
-    limit = sampler.false_by_trace(watched)
-    mover.move(sampler.tables, None, 1.0)
-    sampler.define_anew([*sampler.structure.definitions])
+    old, limit = mover.read(tables, every), sampler.false_by_trace(watched)
+    mover.move(tables, None, 1.0)
+    sampler.define_anew(defined)
     waiting = sampler.false_by_trace(watched) > limit
     if not bool(waiting.any()):
         return
-    new, number = mover.read(sampler.tables, every), mover.tracks // sampler.known.batch
-    place, trace = every % number, mover.rows.trace
-    moved = ~waiting.unsqueeze(-1).expand(-1, -1, number)  # (world, trace, track of the trace)
+    new, number = mover.read(tables, every), mover.tracks // sampler.known.batch
+    trace, place = mover.rows.trace, every % number
+
+    def put(which: Tensor) -> None:
+        """Move some tracks, with axes (world, trace, track of the trace), and no others."""
+        taken = which[:, trace, place][..., None, None]
+        mover.write(tables, every, torch.where(taken, new, old))
+        sampler.define_anew(defined)
+
+    moved = ~waiting.unsqueeze(-1).expand(-1, -1, number)
     parts = [(0, number // 2, waiting), (number // 2, number, waiting)]
     while parts:
         start, end, waiting = parts.pop()
-        inside = (torch.arange(number, device=mover.device) >= start) & (
-            torch.arange(number, device=mover.device) < end
-        )
+        inside = (every[:number] >= start) & (every[:number] < end)
         tried = moved | (waiting.unsqueeze(-1) & inside)
-        taken = tried[:, trace, place][..., None, None]
-        mover.write(sampler.tables, every, torch.where(taken, new, old))
-        sampler.define_anew([*sampler.structure.definitions])
+        put(tried)
         worse = sampler.false_by_trace(watched) > limit
         moved = torch.where(worse.unsqueeze(-1), moved, tried)
         if bool((worse & waiting).any()) and (end - start) * _PARTS > number and end - start > 1:
             middle = (start + end) // 2
             parts += [(start, middle, worse & waiting), (middle, end, worse & waiting)]
-    mover.write(
-        sampler.tables, every, torch.where(moved[:, trace, place][..., None, None], new, old)
-    )
-    sampler.define_anew([*sampler.structure.definitions])
+    put(moved)

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from fotltn.logic import core as c
 from fotltn.logic.parts import predicates_in
+from fotltn.posterior.above import free_beneath
 from fotltn.posterior.clauses import Clause
 from fotltn.posterior.colours import Colour
 from fotltn.posterior.movers import Mover
@@ -228,17 +229,15 @@ class JointMoves:
     def _reads_above(self, mover: Mover) -> set[str]:
         """The free predicates of tracks above on which the prior of a kind depends."""
         formulas = [mover.kind.conditions[number] for number in mover.kind.above]
-        return {name for formula in formulas for name in self._free(formula)}
+        return self._free(*formulas)
 
-    def _free(self, formula: c.Formula) -> set[str]:
-        """The free predicates that a formula depends on."""
-        return {free for name in predicates_in(formula) for free in self._free_of(name)}
+    def _free(self, *formulas: c.Formula) -> set[str]:
+        """The free predicates that formulas depend on."""
+        return self._free_of(*predicates_in(*formulas))
 
-    def _free_of(self, name: str) -> set[str]:
+    def _free_of(self, *names: str) -> set[str]:
         structure = self.sampler.structure
-        if name in structure.definitions:
-            return self._free(structure.definitions[name].formula)
-        return {name} & {*structure.free}
+        return free_beneath(names, structure.free, structure.definitions)
 
 
 def _moved(mover: Mover) -> set[str]:
