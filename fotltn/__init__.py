@@ -114,7 +114,7 @@ __all__ = (
     "train",
 )  # fmt: skip
 
-__version__ = "0.2.0"
+__version__ = "0.3.0.dev0"
 
 #: The names that load torch, with their modules.
 _LAZY = {
