@@ -19,6 +19,7 @@ from fotltn.semantics.config import CRISP, STABLE_PRODUCT, Semantics, semantics_
 from fotltn.semantics.tables import Tables
 from fotltn.syntax.formula import Formula
 from fotltn.syntax.theory import Axiom, Theory
+from fotltn.threads import entries, entry
 
 if TYPE_CHECKING:
     from fotltn.analysis.audit_data import Audit
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from fotltn.web.sides import Side
 
 
+@entry
 def cells(
     formula: str | Formula | Axiom,
     data: Tables | Model,
@@ -75,6 +77,7 @@ def cells(
     return view.cells(check_formula(as_formula(formula), signature))
 
 
+@entries
 class CompiledTheory:
     """The axioms of a theory, planned once for many evaluations.
 
@@ -111,6 +114,7 @@ class CompiledTheory:
         return self._evaluator.explain()
 
 
+@entry
 def compile(
     theory: Theory | CheckedTheory,
     data: Tables,
@@ -147,6 +151,7 @@ def compile(
     return CompiledTheory(checked_theory(theory), data, meaning, budget, backend)
 
 
+@entry
 def audit(
     theory: Theory | CheckedTheory | Model,
     data: Tables | None = None,
@@ -187,6 +192,7 @@ def audit(
     return view.under(semantics=semantics, p=p, threshold=threshold, end=end).audit()
 
 
+@entry
 def rules(
     theory: Theory | CheckedTheory,
     data: Tables,
@@ -224,6 +230,7 @@ def rules(
     return tuple(view.rules(traces=traces, semantics=semantics, resamples=resamples, seed=seed))
 
 
+@entry
 def report(
     model: Model,
     path: Path | str = "report.html",
@@ -262,6 +269,7 @@ def report(
     return write_page(model_page(content), path, force=force)
 
 
+@entry
 def inspect(
     model: Model, *, port: int | None = None, threshold: float | None = None, end: End | None = None
 ) -> None:

@@ -24,8 +24,10 @@ from fotltn.logic.signature import Signature
 from fotltn.semantics.from_tensors import tables_of_tensors
 from fotltn.semantics.tables import Names, Tables
 from fotltn.syntax.theory import Theory
+from fotltn.threads import entry
 
 
+@entry
 def read(
     theory: Theory | CheckedTheory,
     *sources: Source,
@@ -134,6 +136,7 @@ def _sort_of_presence(name: str, signature: Signature) -> str:
     return decl.sorts[0]
 
 
+@entry
 def tables(
     theory: Theory | CheckedTheory,
     values: Mapping[str, Any] | None = None,

@@ -32,6 +32,7 @@ from fotltn.semantics.config import PMean, Semantics
 from fotltn.semantics.sparse import SparseTable
 from fotltn.semantics.tables import Tables, Value
 from fotltn.syntax.theory import FunctionDecl, PredicateDecl
+from fotltn.threads import threads_for
 from fotltn.tree import postorder
 
 
@@ -139,7 +140,8 @@ class Prepared:
     def _values(self, tables: Tables) -> dict[str, Value]:
         self._renew(tables)
         run = Run(tables, self.semantics, self.dtype, self.bound, ragged=self.ragged)
-        values = execute(self.plan, run)
+        with threads_for(self.plan.largest):
+            values = execute(self.plan, run)
         for name, predicates in self.unused.items():
             values[name] = with_gradients(values[name], predicates, tables)
         return values

@@ -45,10 +45,12 @@ from fotltn.semantics.tables import Tables, Value
 from fotltn.syntax.formula import Formula
 from fotltn.syntax.parse import parse_formula
 from fotltn.syntax.theory import Axiom, FunctionDecl, PredicateDecl, Theory
+from fotltn.threads import entry
 
 Time = int | Literal["all"]
 
 
+@entry
 def evaluate(
     formula: str | Formula | Axiom,
     data: Tables | Mapping[str, Any],
@@ -318,8 +320,7 @@ class Evaluator:
         values = {}
         for name, formula in self.formulas.items():
             value = reference.evaluate(formula, tables, self.semantics, dtype=tables.dtype)
-            used = predicates_in(formula)
-            values[name] = with_gradients(value, used, tables)
+            values[name] = with_gradients(value, predicates_in(formula), tables)
         return values
 
     def _truths(self, tables: Tables) -> dict[str, Value]:

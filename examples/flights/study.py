@@ -163,9 +163,6 @@ def train(job: dict[str, Any], tables: tuple[Columns, ...]) -> Any:
 
 def by_model(job: dict[str, Any], folder: Path, parts: tuple[str, ...]) -> dict[str, float]:
     """Return the PR-AUC of a model on parts that it was not trained on."""
-    import torch
-
-    torch.set_num_threads(1)
     tables = with_labels(tables_of(folder, job["part"]), job["labels"], job["seed"])
     model = train(job, tables)
     scores = {}

@@ -33,6 +33,7 @@ from fotltn.semantics.config import CRISP, Semantics
 from fotltn.semantics.tables import Tables, Value, spread
 from fotltn.sharing import WHOLE, BindingPart
 from fotltn.syntax.formula import Formula
+from fotltn.threads import entries
 
 if TYPE_CHECKING:
     from fotltn.analysis.counts import Counts
@@ -51,6 +52,7 @@ class Cell:
     time: int
 
 
+@entries
 @dataclass(frozen=True, slots=True, eq=False)
 class Cells:
     r"""The cells of a formula: the ∀ and G that it begins with, laid out.

@@ -39,6 +39,7 @@ from fotltn.cli.worth import worth
 from fotltn.errors import FotError, InterruptedTrainingError, LimitError
 from fotltn.stop import while_loading
 from fotltn.syntax.operators import Temporal
+from fotltn.threads import own_process
 
 #: Commands that were renamed, by their old name.
 _RENAMED = {"evaluate": "score", "query": "ask", "explain": "plan"}
@@ -140,6 +141,7 @@ def _root(
 
 def main(program: typer.Typer = app) -> None:
     """Run a command line; an error in the input becomes a message and exit status 1."""
+    own_process()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

@@ -71,15 +71,10 @@ def monitor(
     checked = check_theory(load_theory(theory))
     if not checked.axioms:
         raise DataError(f"{theory} has no axioms to monitor")
-    import torch
-
     from fotltn.monitor.monitor import Monitor
     from fotltn.monitor.steps import Header, read_line
 
     with ExitStack() as stack:
-        # Tables of a few steps are small, so threads would mostly wait for each other.
-        stack.callback(torch.set_num_threads, torch.get_num_threads())
-        torch.set_num_threads(1)
         batches = _batches(source, stack)
         lines = next(batches, [])
         begun = read_line(lines[0]) if lines else None

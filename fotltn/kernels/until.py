@@ -19,13 +19,13 @@ from fotltn.kernels.function import Differentiated
 from fotltn.kernels.gpu import usable
 from fotltn.kernels.powers import power, root
 from fotltn.kernels.recompute import recompute
-from fotltn.kernels.threads import in_threads
 from fotltn.kernels.tracing import is_tracing
 from fotltn.kernels.windows import running_product
 from fotltn.logic.core import Window
 from fotltn.semantics import aggregate, connectives
 from fotltn.semantics.config import Fold, PMean, Semantics, TNorm
 from fotltn.semantics.laws import Law, laws
+from fotltn.threads import in_threads, most_threads
 
 #: The number of pairs in a block; small enough to stay in the cache of a CPU.
 BLOCK = 2**18
@@ -88,7 +88,7 @@ def extent(lead: int, horizon: int, window: Window, semantics: Semantics) -> Pai
         return PairCost(2 * lead * horizon, 4 * lead * horizon, 4 * horizon)
     pairs = lead * (horizon * (high + 1) - high * (high + 1) // 2)
     if diagonals.fits(semantics) and lead * horizon * (high + 1) > BLOCK:
-        threads = torch.get_num_threads()
+        threads = most_threads()
         at_once = diagonals.traces_at_once(horizon, math.ceil(lead / threads), torch.device("cpu"))
         tables = diagonals.tables_at_once(high)
         numbers = min(lead, at_once * threads) * horizon * tables

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,7 @@ from fotltn.learn.steps import EpochStep, Steps
 from fotltn.learn.store import below
 from fotltn.learn.tape import OtherwiseError, UnrecordableError
 from fotltn.learn.task import Task
+from fotltn.threads import threads_for
 
 _STATE = "state.json"
 _LAYOUT = 3  # the version of the file's layout
@@ -213,7 +215,9 @@ class _Fit:
                 if pause():
                     return None
                 continue
-            passed = self.forth_and_back(number, step)
+            sized = partial(threads_for, self.steps.largest(step.part, task.axioms))
+            with sized():
+                passed = self.forth_and_back(number, step)
             if passed is None:  # this part has no labelled facts, and there are no axioms
                 continue
             numbers, values = passed
@@ -225,7 +229,8 @@ class _Fit:
             if step.part is None and task.stream is None and not self.watches:
                 # This is the loss of the weights before the step.
                 best = self.judge(number, rows[-1][0])
-            self.take_step()
+            with sized():
+                self.take_step()
             if self.recorded is not None and self.progress.stopped is None:
                 self.recorded.start()
         if not rows:

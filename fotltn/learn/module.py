@@ -25,6 +25,7 @@ from fotltn.semantics.from_tensors import TableShapes, as_table, check_degrees, 
 from fotltn.semantics.sparse import SparseTable
 from fotltn.semantics.tables import Tables, within
 from fotltn.syntax.theory import FunctionDecl, PredicateDecl, Theory
+from fotltn.threads import entries
 
 #: The maximum number of planned table shapes; the least recently used are dropped.
 SHAPES = 16
@@ -34,6 +35,7 @@ Declared = PredicateDecl | FunctionDecl
 T = TypeVar("T", bound=Table)
 
 
+@entries
 @dataclass(frozen=True, slots=True, eq=False)
 class AxiomValues:
     """The loss of axioms, and the values behind it, all with gradients.
@@ -61,6 +63,7 @@ class AxiomValues:
         return dict(zip(self.names, self.degrees, strict=True))
 
 
+@entries
 class AxiomLoss(nn.Module):
     r"""How far axioms are from being satisfied, as a loss for your own training loop.
 

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from fotltn.bindings import BlockedFormulas
-from fotltn.errors import DataError, SemanticsError, name_hint
-from fotltn.evaluation import Evaluator, over_traces
+from fotltn.engine import sizes_of
+from fotltn.errors import DataError, LimitError, SemanticsError, name_hint
+from fotltn.evaluation import Evaluator, compile_for, over_traces
 from fotltn.learn.objective import Objective, axiom_loss, fixed_row
 from fotltn.learn.schedule import Schedule
 from fotltn.logic.check import CheckedTheory
@@ -98,6 +99,15 @@ class Axioms:
             return parts[0]
         rows = dict(zip(chain(*groups.values()), chain(*parts), strict=True))
         return torch.stack([rows[name] for name in self.names])
+
+    def largest(self, tables: Tables) -> int:
+        """Return the most numbers that a step of their plan reads and writes."""
+        formulas = {axiom.name: axiom.formula for axiom in self.theory.axioms}
+        program = compile_for(formulas, tables, self.semantics, 0)
+        try:
+            return program.plan(sizes_of(tables, tables.dtype), budget=self.budget).largest
+        except LimitError:  # which a step reports, with its reason
+            return 0
 
     def blocked(self, blocks: int, fixed: Tables, epoch: float) -> list[BlockedFormulas]:
         """Return the axioms in blocks of bindings; axioms with one exponent go together.

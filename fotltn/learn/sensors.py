@@ -24,6 +24,7 @@ from fotltn.learn.task import Training
 from fotltn.networks.grounding import Grounding
 from fotltn.networks.parts import DataPart, parts
 from fotltn.semantics.tables import table_shape
+from fotltn.threads import threads_for
 
 #: Degrees are clipped here, so that logits are finite and no cell is beyond doubt.
 _SURE = 1e-5
@@ -109,37 +110,45 @@ class Sensors:
         self, network: Grounding, optimiser: torch.optim.Optimizer, take: Callable[[], object],
         targets: Mapping[str, Tensor], used: Mapping[str, Tensor], generator: torch.Generator,
     ) -> None:  # fmt: skip
-        how, total = self.training, sum(float(w.sum()) for w in used.values())
+        total = sum(float(w.sum()) for w in used.values())
         for part in self._cut(network, generator):
-            optimiser.zero_grad(set_to_none=True)
-            tables = network(part)
-            losses, count = [], 0.0
-            for name in self.names:
-                sorts = network.signature.predicates[name].sorts
-                share, weight = (
-                    table if part is None else part.pick(table, sorts)
-                    for table in (targets[name], used[name])
-                )
-                degrees = tables.predicate(name).expand(weight.shape)
-                yes = degrees.clamp_min(_SURE**2).log()
-                no = (1 - degrees).clamp_min(_SURE**2).log()
-                share, weight = share.to(degrees), weight.to(degrees)
-                losses.append(-(weight * (share * yes + (1 - share) * no)).sum())
-                count += float(weight.sum())
-            if not count:
-                continue
-            loss = torch.stack(losses).sum() / count
-            prior = prior_loss(self.objective, network.parameters(), round(total))
-            loss = loss if prior is None else loss + prior
-            if not math.isfinite(float(loss.detach())):
-                raise DataError(
-                    f"the loss of networks is {float(loss.detach())}: a network returns something "
-                    "that is not a number, or the learning rate is too high"
-                )
-            loss.backward()
-            if how.clip is not None:
-                nn.utils.clip_grad_norm_(network.parameters(), how.clip)
-            take()
+            with threads_for(network.largest(part)):
+                optimiser.zero_grad(set_to_none=True)
+                self._step(network, take, targets, used, part, total)
+
+    def _step(
+        self, network: Grounding, take: Callable[[], object], targets: Mapping[str, Tensor],
+        used: Mapping[str, Tensor], part: DataPart | None, total: float,
+    ) -> None:  # fmt: skip
+        how = self.training
+        tables = network(part)
+        losses, count = [], 0.0
+        for name in self.names:
+            sorts = network.signature.predicates[name].sorts
+            share, weight = (
+                table if part is None else part.pick(table, sorts)
+                for table in (targets[name], used[name])
+            )
+            degrees = tables.predicate(name).expand(weight.shape)
+            yes = degrees.clamp_min(_SURE**2).log()
+            no = (1 - degrees).clamp_min(_SURE**2).log()
+            share, weight = share.to(degrees), weight.to(degrees)
+            losses.append(-(weight * (share * yes + (1 - share) * no)).sum())
+            count += float(weight.sum())
+        if not count:
+            return
+        loss = torch.stack(losses).sum() / count
+        prior = prior_loss(self.objective, network.parameters(), round(total))
+        loss = loss if prior is None else loss + prior
+        if not math.isfinite(float(loss.detach())):
+            raise DataError(
+                f"the loss of networks is {float(loss.detach())}: a network returns something "
+                "that is not a number, or the learning rate is too high"
+            )
+        loss.backward()
+        if how.clip is not None:
+            nn.utils.clip_grad_norm_(network.parameters(), how.clip)
+        take()
 
     def _cut(self, network: Grounding, generator: torch.Generator) -> Iterator[DataPart | None]:
         return parts(

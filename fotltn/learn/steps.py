@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from fotltn.grounding.labels import Labels
+from fotltn.learn.satisfaction import Axioms
 from fotltn.networks.grounding import Grounding, LaidData
 from fotltn.networks.parts import Batches, DataPart, parts
 
@@ -79,6 +80,7 @@ class Steps:
         self.done = 0  # the number of finished blocks
         self._parts: dict[int, DataPart] = {}
         self._part_labels: dict[int, Labels] = {}
+        self._largest: dict[int | None, int] = {}
 
     @property
     def total(self) -> int:
@@ -98,7 +100,7 @@ class Steps:
             self.order = torch.randperm(self.stream.count, generator=self.generator).tolist()
         for block in self._read(self.order[self.done :]):
             self._lay(block.data)
-            self._parts, self._part_labels = {}, {}
+            self._parts, self._part_labels, self._largest = {}, {}, {}
             yield from self._of(block.labels)
             self.done += 1
             if self.done < len(self.order):
@@ -151,6 +153,16 @@ class Steps:
         if part.key not in self._part_labels:
             self._part_labels[part.key] = part.labels(labels)
         return self._part_labels[part.key]
+
+    def largest(self, part: DataPart | None, axioms: Axioms) -> int:
+        """Return the size of a step on a part of the data: that of its largest table."""
+        if part is not None and part.key is None:  # it is used once, and would be planned twice
+            return self.grounding.largest(part)
+        key = None if part is None else part.key
+        if key not in self._largest:
+            planned = axioms.largest(self.grounding.placeholders(part)) if axioms.names else 0
+            self._largest[key] = max(self.grounding.largest(part), planned)
+        return self._largest[key]
 
     # --- saving and resuming ------------------------------------------------------------------
 

@@ -34,6 +34,7 @@ from fotltn.monitor.unseen import count_variables, tells_apart
 from fotltn.monitor.verdicts import State, States, ValueBounds, Verdict
 from fotltn.semantics.config import STABLE_PRODUCT, Semantics, check_share, named
 from fotltn.syntax.theory import Theory
+from fotltn.threads import entries
 from fotltn.tree import postorder
 
 #: Which values of axioms to compute: all, those that need constant memory, or none.
@@ -42,6 +43,7 @@ Keep = Literal["all", "constant", "none"]
 _CELLS = 1 << 23  # size of the tables of steps that are processed together
 
 
+@entries
 class Monitor(StepLoop[States]):
     r"""Follows the axioms of a theory on one trace, step by step.
 

@@ -12,11 +12,13 @@ from fotltn.logic.core import REAL
 from fotltn.monitor.steps import Fact, Header, TraceStep
 from fotltn.semantics.sparse import SparseTable
 from fotltn.semantics.tables import Tables
+from fotltn.threads import entry
 
 #: The facts and the values of one step.
 Lines = tuple[list[Fact], list[Fact]]
 
 
+@entry
 def steps(
     data: Tables, trace: int | str = 0, *, declare: bool = True
 ) -> tuple[Header, tuple[TraceStep, ...]]:

@@ -26,11 +26,13 @@ from fotltn.monitor.table import TransitionTable
 from fotltn.semantics.config import check_share
 from fotltn.syntax.show import show_theory
 from fotltn.syntax.theory import Theory
+from fotltn.threads import entries
 
 #: How to treat cells that further steps could still make true.
 End = Literal["undecided", "final"]
 
 
+@entries
 class Watch(StepLoop[CellEvent]):
     r"""Follows a trace and reports every violation of a theory's axioms.
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 from fotltn.errors import DataError, SemanticsError, listing, name_hint
@@ -30,8 +32,10 @@ from fotltn.networks.predicates import (
 from fotltn.networks.sequences import Encoded, Inputs
 from fotltn.networks.table_shapes import about, check_degrees, check_shape, fits
 from fotltn.semantics.config import STABLE_PRODUCT, Semantics
+from fotltn.semantics.sparse import largest
 from fotltn.semantics.tables import Decisions, Tables, arranged, present_mask
 from fotltn.syntax.theory import FunctionDecl, PredicateDecl
+from fotltn.threads import threads_for
 
 #: The names that PyTorch itself uses for attributes of modules.
 _PLAIN = nn.ModuleDict()
@@ -180,6 +184,37 @@ class Grounding(nn.Module):
         Raises:
             DataError: a network or its inputs have the wrong shape.
         """
+        with threads_for(self.largest(part)):
+            return self._tables(part)
+
+    def largest(self, part: DataPart | None = None) -> int:
+        """Return the size of the largest table, or of the largest output of a network's layer."""
+        fixed = self.fixed if part is None else part.fixed
+        sizes = [largest(fixed.predicates.values())]
+        for call in self.calls:
+            cells = self._present_cells(call.decl, part, every=call.over_time)
+            if cells is None or call.over_time:
+                shape = (fixed.batch, *(fixed.sizes[s] for s in call.decl.sorts), fixed.horizon)
+                count = math.prod(shape[:-1] if call.decl.static else shape)
+            else:
+                count = len(cells.index[0])
+            module: Any = getattr(call.module, "__self__", call.module)
+            weights = (p.shape[0] for p in module.parameters() if p.dim() > 1)
+            sizes.append(count * max(weights, default=1))
+        return max(sizes)
+
+    def placeholders(self, part: DataPart | None = None) -> Tables:
+        """Return tables of the right shapes, without the degrees that networks compute."""
+        fixed = self.fixed if part is None else part.fixed
+        nothing = torch.zeros((), device=fixed.lengths.device)
+        tables = {}
+        for name, decl in self.signature.predicates.items():
+            sizes = (fixed.sizes[sort] for sort in decl.sorts)
+            shape = (fixed.batch, *sizes, 1 if decl.static else fixed.horizon)
+            tables[name] = nothing.expand(shape)
+        return replace(fixed, predicates={**tables, **fixed.predicates})
+
+    def _tables(self, part: DataPart | None) -> Tables:
         fixed = self.fixed if part is None else part.fixed
         seen, functions = self.seen(part), dict(fixed.functions)
         tables = self.free_tables(part)

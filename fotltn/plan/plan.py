@@ -73,6 +73,11 @@ class Plan:
     tails: tuple[Tail, ...] = ()
     dense: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # FLOPs, bytes by name
 
+    @property
+    def largest(self) -> int:
+        """The most numbers that one of its steps reads and writes."""
+        return max((step.bytes // self.sizes.width for step in self.steps), default=0)
+
     def explain(self) -> str:
         """Return the plan as text: the steps of each root, compared with dense evaluation."""
         from fotltn.plan.explain import explain

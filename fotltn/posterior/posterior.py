@@ -21,6 +21,7 @@ from fotltn.posterior.problem import repeated
 from fotltn.posterior.structure import Structure
 from fotltn.semantics.config import CRISP
 from fotltn.semantics.tables import Tables, Value
+from fotltn.threads import entries
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,7 @@ class BrokenCells(NamedTuple):
         return cls(float(cells.double().mean()), round(low), round(high))
 
 
+@entries
 @dataclass(frozen=True, slots=True, eq=False)
 class Posterior:
     r"""Sampled worlds, which obey the hard axioms and fit the labels and the soft axioms.

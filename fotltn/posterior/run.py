@@ -26,6 +26,8 @@ from fotltn.posterior.sampler import LEAST_LOOK, Sampler, obeyed_among_ties, unb
 from fotltn.posterior.shared_worlds import WorldShare
 from fotltn.posterior.structure import Structure, structure
 from fotltn.posterior.weights import LearnedWeights
+from fotltn.semantics.sparse import largest
+from fotltn.threads import threads_for
 
 #: Progress reports say how far chains agree once in so many sweeps.
 _TOLD = 10
@@ -226,6 +228,11 @@ class SamplingRun:
 
     def sweep(self) -> None:
         """Move all worlds once; after the burn-in, count them."""
+        sampler = self.sampler
+        with threads_for(largest(sampler.tables[name] for name in self.learned)):
+            self._sweep()
+
+    def _sweep(self) -> None:
         sampler, how = self.sampler, self._how
         sampler.sweep(self.done)
         if self.blind is not None and self.done < how.burn_in:

@@ -36,6 +36,7 @@ from fotltn.project.world import InMemory, PythonPredicate
 from fotltn.semantics.tables import Tables
 from fotltn.syntax.load import parse_theory
 from fotltn.syntax.theory import Theory
+from fotltn.threads import entry
 
 _HEAD = re.compile(r"\s*(?P<name>\w+)\s*(?:\((?P<variables>[^()]*)\))?\s*")
 
@@ -83,6 +84,7 @@ class TrainSettings(TypedDict, total=False):
     on_epoch: Callable[[Epoch], None] | None
 
 
+@entry
 def train(
     theory: Theory | CheckedTheory | Path_,
     facts: Tables | Iterable[Source] | Source = (),

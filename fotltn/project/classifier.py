@@ -28,6 +28,7 @@ from fotltn.project.method import obstacles
 from fotltn.project.model import Model
 from fotltn.semantics.tables import Tables
 from fotltn.syntax.theory import Theory
+from fotltn.threads import entries
 
 if TYPE_CHECKING:
     from fotltn.semantics.tables import Names
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 Numbers = np.ndarray[Any, np.dtype[Any]]
 
 
+@entries
 class Classifier:
     r"""Learns a predicate from a wide table, and predicts its probability for each row of another.
 

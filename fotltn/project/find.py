@@ -17,6 +17,7 @@ from fotltn.project.build import build
 from fotltn.project.config import read_config
 from fotltn.project.model import Model, load_model, model_of
 from fotltn.project.toml import FILE
+from fotltn.threads import entry
 
 if TYPE_CHECKING:
     from fotltn.analysis.audit_data import Audit
@@ -80,6 +81,7 @@ def find_model(
         ) from None
 
 
+@entry
 def load_project(
     project: Path | str, *, data: Path | str | None = None, theory: Path | str | None = None
 ) -> View:

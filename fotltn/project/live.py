@@ -27,6 +27,7 @@ from fotltn.networks.grounding import Grounding
 from fotltn.networks.sequences import Encoded, TimeEncoder, takes_presence
 from fotltn.project.apply import own_data_only
 from fotltn.project.config import InputConfig
+from fotltn.threads import entries
 from fotltn.tree import postorder
 
 if TYPE_CHECKING:
@@ -220,6 +221,7 @@ class LiveSort:
                 assert_never(never)
 
 
+@entries
 class ModelWatch(Watch):
     r"""Watches the predictions of a model on a trace that arrives step by step.
 

@@ -42,6 +42,7 @@ from fotltn.project.world import World, device_of, stated_tables
 from fotltn.semantics.config import PMean, Semantics
 from fotltn.semantics.tables import Tables
 from fotltn.syntax.load import parse_theory
+from fotltn.threads import entries, entry
 
 if TYPE_CHECKING:  # loaded only when a model is asked, because training does not need them
     import pyarrow as pa
@@ -63,6 +64,7 @@ if TYPE_CHECKING:  # loaded only when a model is asked, because training does no
 KIND = "model"
 
 
+@entries
 @dataclass(slots=True, eq=False, repr=False)
 class Model:
     r"""A trained model: the networks or worlds, with the theory and the names.
@@ -435,6 +437,7 @@ def model_of(built: Built, outcome: FitResult | None = None) -> Model:
     return model
 
 
+@entry
 def load_model(
     path: Path | str,
     *,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import hashlib
 import importlib
-import os
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,6 +21,7 @@ from fotltn.project.config import Config, config_of, read_config
 from fotltn.project.toml import FILE, read_toml, show_toml, table_of
 from fotltn.project.train import train
 from fotltn.stop import interrupts
+from fotltn.threads import one_of_several
 
 JudgedBy = Literal["pr_auc", "roc_auc", "accuracy", "log_loss", "brier"]
 Cluster = Literal["local", "slurm"]
@@ -399,11 +399,5 @@ def _runner(jobs: int, cluster: Cluster | None, folder: Path) -> Iterator[_Runne
     elif jobs == 1:
         yield _Here()
     else:
-        before = os.environ.get("OMP_NUM_THREADS")
-        os.environ["OMP_NUM_THREADS"] = before or "1"
-        try:
-            with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
-                yield pool
-        finally:
-            if before is None:
-                del os.environ["OMP_NUM_THREADS"]
+        with ProcessPoolExecutor(jobs, get_context("spawn"), one_of_several) as pool:
+            yield pool

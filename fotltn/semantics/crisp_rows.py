@@ -11,10 +11,11 @@ from torch import Tensor
 
 from fotltn.logic import core as c
 from fotltn.semantics import crisp
-from fotltn.semantics.sparse import SparseTable, numbered
+from fotltn.semantics.sparse import SparseTable, largest, numbered
 from fotltn.semantics.tables import Tables, Value, align, gather, in_order, term_value, within
 from fotltn.semantics.truth_rows import TruthRows, Truths
 from fotltn.stop import doing
+from fotltn.threads import threads_for
 from fotltn.tree import fold
 
 
@@ -29,7 +30,8 @@ def truth(formula: c.Formula, truths: Truths, *, threshold: float | None = None)
     def visit(node: c.AnyTerm | c.AnyFormula, below: list[Value | TruthRows]) -> Value | TruthRows:
         return _visit(node, below, truths, threshold)
 
-    result = fold(formula, visit)
+    with threads_for(largest(truths.tables.predicates.values())):
+        result = fold(formula, visit)
     assert isinstance(result, TruthRows)
     return result
 

@@ -16,6 +16,7 @@ from fotltn.logic import core as c
 from fotltn.semantics import crisp, temporal
 from fotltn.semantics.config import Semantics
 from fotltn.semantics.operators import Operators, operators
+from fotltn.semantics.sparse import largest
 from fotltn.semantics.tables import (
     Tables,
     Value,
@@ -25,6 +26,7 @@ from fotltn.semantics.tables import (
     sort_of,
     term_value,
 )
+from fotltn.threads import threads_for
 from fotltn.tree import fold
 
 
@@ -37,7 +39,8 @@ def evaluate(
     def visit(node: c.AnyTerm | c.AnyFormula, below: list[Value]) -> Value:
         return _value(node, below, tables, semantics, ops, dtype)
 
-    return fold(formula, visit)
+    with threads_for(largest(tables.predicates.values())):
+        return fold(formula, visit)
 
 
 def _value(

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from fotltn import threads
 from fotltn.errors import DataError
+
+threads.loaded()  # every module that computes is above this one
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,6 +37,11 @@ class SparseTable:
         """The number of facts."""
         return self.value.shape[0]
 
+    @property
+    def numbers(self) -> int:
+        """The numbers that the table holds."""
+        return self.index.numel() + self.value.numel()
+
     def unsqueeze(self, dim: int) -> SparseTable:
         """Add an axis of size 1 before the others, or after them for -1."""
         row = torch.zeros_like(self.index[:1])
@@ -45,6 +53,11 @@ class SparseTable:
         """Return the dense table."""
         table = torch.full(self.shape, self.default, dtype=dtype, device=self.value.device)
         return table.index_put(tuple(self.index.long()), self.value.to(dtype))
+
+
+def largest(tables: Iterable[Tensor | SparseTable]) -> int:
+    """Return the size of the largest table: its cells, or the places and degrees of its facts."""
+    return max((t.numel() if isinstance(t, Tensor) else t.numbers for t in tables), default=0)
 
 
 def sparse_table(

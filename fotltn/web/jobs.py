@@ -20,6 +20,7 @@ from enum import Enum
 from typing import Any, TypeVar
 
 from fotltn.stop import stoppable
+from fotltn.threads import one_thread
 from fotltn.web.responses import RefusedError
 
 T = TypeVar("T")
@@ -182,7 +183,7 @@ class Jobs:
         if job is None:
             return
         try:
-            with stoppable(lambda: job.unwanted):
+            with stoppable(lambda: job.unwanted), one_thread():
                 value = job.work()
         except BaseException as error:
             self._end(job)
