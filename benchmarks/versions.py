@@ -153,7 +153,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     words = sys.argv[1:]
     cut = words.index("--") if "--" in words else len(words)
-    args, others = parser.parse_known_args(words[:cut])
+    args, others = parser.parse_known_intermixed_args(words[:cut])
     arguments = [*others, *words[cut + 1 :]]
     if args.rounds < 1:
         parser.error("there must be at least one round")

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 from functools import cached_property
-from pathlib import Path
 from types import FunctionType
 
 import pytest
@@ -107,20 +106,18 @@ print(json.dumps(numbers))
 
 def test_a_step_of_training_has_one_number():
     code = """
-rows = {"who": ["a", "a", "b", "b"], "time": [0, 1, 0, 1], "x": [0.1, 0.2, 0.3, 0.4]}
-labels = {"predicate": ["P"] * 4, "arg1": ["a", "a", "b", "b"], "time": [0, 1, 0, 1],
-          "truth": [1, 0, 1, 0]}
+facts = {"predicate": ["P"] * 4, "arg1": ["a", "a", "b", "b"], "time": [0, 1, 0, 1],
+         "truth": [1, 0, 1, 0]}
 backward = torch.Tensor.backward
 def noted_backward(*args, **kwargs):
     seen.append(torch.get_num_threads())
     return backward(*args, **kwargs)
 torch.Tensor.backward = noted_backward
-settings = {"labels": [labels], "learn": ["P"], "training": {"epochs": 2}}
-theory = "sort who\\npredicate P(who)\\naxiom A: forall x. G P(x)"
+theory = fot.parse("sort who\\npredicate P(who)\\naxiom A: forall x. G P(x)")
 counts = []
 for threads.LARGE in (2**18, 1):
     del seen[:]
-    fot.train(fot.parse(theory), **settings)
+    fot.train(theory, fot.read(theory, facts), learn=["P"], training={"epochs": 2})
     counts.append(sorted(set(seen)))
 print(json.dumps([*counts, torch.get_num_threads()]))
 """
@@ -130,17 +127,17 @@ print(json.dumps([*counts, torch.get_num_threads()]))
 COMMAND = """
 import atexit, json, sys
 from fotltn.__main__ import main
-numbers = []
 def tell():
     print(json.dumps(sys.modules["torch"].get_num_threads()), file=sys.stderr)
 atexit.register(tell)
-sys.argv = ["fotltn", "eval", "F p", "t.csv"]
+sys.argv = ["fotltn", "rules", "t.fot", "--facts", "t.csv"]
 main()
 """
 
 
 @pytest.mark.skipif(torch.get_num_threads() == 1 and os.cpu_count() == 1, reason="one processor")
 def test_the_command_line_takes_one_thread(tmp_path):
+    (tmp_path / "t.fot").write_text("predicate p\naxiom A: F p\n", "utf-8")
     (tmp_path / "t.csv").write_text("predicate,time\np,0\n", "utf-8")
     done = subprocess.run(
         [sys.executable, "-c", COMMAND], env=by_itself(), cwd=tmp_path, capture_output=True,
