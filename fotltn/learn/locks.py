@@ -42,6 +42,7 @@ _FILES = (_FOR_FOLDER, _FOR_KEEPER)
 #: On Windows a locked byte cannot be read by others; this byte is beyond all content.
 _FAR = 2**30
 _CHANCE = random.SystemRandom()  # independent of all other random numbers
+_TRIES = 100  # how often a file or folder that others keep removing is made again
 _MOST_SAID = 4096
 
 
@@ -119,17 +120,21 @@ def reserved(folder: Path, work: str) -> Iterator[None]:
 
 def _take_in(folder: Path, path: Path) -> int | None:
     """Do the same as `_take`, in a folder that is created; a previous owner may be removing it."""
-    while True:
+    for left in reversed(range(_TRIES)):
         try:
             folder.mkdir(parents=True, exist_ok=True)
             return _take(path, exclusive=True)
-        except FileNotFoundError:  # removed after it was created
-            continue
+        except FileNotFoundError:  # removed after it was created, or it cannot be created at all
+            if not left:
+                raise
         except FileExistsError:  # removed while it was created, or something else has this name
+            if not left:
+                raise
             with suppress(FileNotFoundError):
                 mode = os.lstat(folder).st_mode
                 if not stat.S_ISDIR(mode) and not (stat.S_ISLNK(mode) and folder.is_dir()):
                     raise
+    raise AssertionError("the last try returns or raises")
 
 
 def _sign(handle: int) -> None:
@@ -163,7 +168,7 @@ def _take(path: Path, *, exclusive: bool) -> int | None:
     flags = os.O_RDONLY | flag("O_DIRECTORY")
     if path.name in _FILES:
         flags = os.O_RDWR | os.O_CREAT | flag("O_NOFOLLOW") | flag("O_BINARY")
-    while True:
+    for _ in range(_TRIES):
         handle = os.open(path, flags, 0o666)
         free = visible = False
         try:
@@ -176,6 +181,7 @@ def _take(path: Path, *, exclusive: bool) -> int | None:
             return handle
         if not free:
             return None
+    raise OSError(errno.EAGAIN, "its lock file is removed as soon as it is created")
 
 
 def _leads_to(path: Path, handle: int) -> bool:

@@ -165,6 +165,35 @@ def test_who_waits_goes_on_when_the_lock_is_given_back(tmp_path, monkeypatch):
         same(read_folder(folder, kind="model"))
 
 
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="there is no /proc")
+def test_a_folder_that_cannot_come_to_be_is_not_tried_forever(tmp_path):
+    theory = tmp_path / "t.fot"
+    theory.write_text("predicate P\naxiom A: G P\n")
+    line = [sys.executable, "-m", "fotltn", "watch", str(theory), "--state", "/proc/x"]
+    done = subprocess.run(
+        line, input='{"facts": []}\n', capture_output=True, text=True, timeout=locks.PATIENCE
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "error: cannot write /proc/x: No such file or directory\n"
+
+
+def test_a_lock_whose_file_others_always_remove_is_given_up(tmp_path, monkeypatch):
+    take = os.open
+
+    def taken_away(path, *args, **options):
+        handle = take(path, *args, **options)
+        if str(path).endswith(".keeper.lock"):
+            os.unlink(path)
+        return handle
+
+    monkeypatch.setattr(os, "open", taken_away)
+    with (
+        pytest.raises(DataError, match="its lock file is removed as soon as it is created"),
+        reserve(tmp_path),
+    ):
+        pytest.fail("it is reserved")
+
+
 def test_the_usual_limits():
     assert (locks.NOTICE, locks.PATIENCE) == (1.0, 30.0)
 
