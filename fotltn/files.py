@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
+import re
 import secrets
+import socket
 import stat
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import BinaryIO
 
 from fotltn.errors import DataError, FotError
+
+try:
+    import fcntl
+except ImportError:  # such as on Windows
+    fcntl = None  # type: ignore[assignment]
 
 #: The environment variable with further folders, as in PATH, that projects and theories may use.
 ROOT = "FOTLTN_ROOT"
@@ -24,6 +34,10 @@ DATABASE = "FOTLTN_DATABASE"
 
 #: The new content of a file: bytes, or a function that writes them.
 Content = bytes | Callable[[BinaryIO], object]
+
+#: A draft, beside the file that it becomes; drafts of version 0.2.0 do not say whose they are.
+_DRAFT = re.compile(r"\.fot-(?:(?P<host>[0-9a-f]{8})-(?P<process>\d{1,9})-)?[0-9a-f]{16}\.tmp")
+_OLD = 24 * 3600  # seconds after which a draft counts as left behind, whoever wrote it
 
 
 @contextmanager
@@ -104,7 +118,7 @@ def write_files(
     """Write files: all of them, or none if the disk is full or the program is stopped.
 
     Everything is first written next to its place and flushed to disk, then renamed. Links are
-    followed, and files keep their permissions.
+    followed, and files keep their permissions. Drafts that a killed process left there are removed.
 
     Args:
         contents: the contents by path.
@@ -114,7 +128,8 @@ def write_files(
     Raises:
         DataError: something else is in the place of a file, or it cannot be written.
     """
-    with ExitStack() as undo:
+    swept = set[Path]()
+    with ExitStack() as held, ExitStack() as undo:
         drafts = []
         for path, content in contents.items():
             with _about(what or path):
@@ -122,9 +137,13 @@ def write_files(
                 _check_plain(target, path)
                 if parents:
                     _make(target.parent, undo)
-                draft = target.with_name(f".fot-{secrets.token_hex(8)}.tmp")
+                if target.parent not in swept:
+                    _sweep(target.parent)
+                    swept.add(target.parent)
+                token = f"{_host()}-{os.getpid()}-{secrets.token_hex(8)}"
+                draft = target.with_name(f".fot-{token}.tmp")
                 undo.callback(_remove, draft)
-                _write(draft, content)
+                _write(draft, content, held)
                 if target.exists():
                     os.chmod(draft, stat.S_IMODE(target.stat().st_mode))
             drafts.append((path, target, draft))
@@ -199,15 +218,79 @@ def _make(folder: Path, undo: ExitStack) -> None:
         undo.callback(_remove, one)
 
 
-def _write(draft: Path, content: Content) -> None:
+def _write(draft: Path, content: Content, held: ExitStack) -> None:
+    """Write a draft; on Unix it stays locked until `held` closes, so that nobody removes it."""
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | flag("O_BINARY"), 0o666)
-    with os.fdopen(handle, "wb") as file:
-        if isinstance(content, bytes):
-            file.write(content)
-        else:
-            content(file)
-        file.flush()
-        os.fsync(handle)
+    with ExitStack() as closing:
+        closing.callback(os.close, handle)
+        with suppress(OSError):  # without locks, drafts are told apart by process and age
+            if fcntl is not None:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with open(handle, "wb", closefd=False) as file:
+            if isinstance(content, bytes):
+                file.write(content)
+            else:
+                content(file)
+            file.flush()
+            os.fsync(handle)
+        if fcntl is not None:
+            held.callback(closing.pop_all().close)
+
+
+def _sweep(folder: Path) -> None:
+    """Remove the drafts in a folder whose process has ended."""
+    with suppress(OSError):
+        for name in os.listdir(folder):
+            if (draft := _DRAFT.fullmatch(name)) and _left_behind(folder / name, draft):
+                _remove(folder / name)
+
+
+def _left_behind(path: Path, draft: re.Match[str]) -> bool:
+    """Return whether nobody will finish a draft: its process is gone, or it is old; and unlocked.
+
+    Processes of another machine or container cannot be seen, so their drafts must be old.
+    """
+    try:
+        found = os.lstat(path)
+        gone = draft["host"] == _host() and not _runs(int(draft["process"]))
+        if not stat.S_ISREG(found.st_mode) or not (gone or time.time() - found.st_mtime > _OLD):
+            return False
+        if fcntl is None:
+            return True
+        handle = os.open(path, os.O_RDONLY | flag("O_NOFOLLOW") | flag("O_NONBLOCK"))
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True  # there are no locks here
+    finally:
+        os.close(handle)
+    return True
+
+
+def _runs(process: int) -> bool:
+    """Return whether a process of this machine runs; True if that cannot be known."""
+    if fcntl is None:  # on Windows, a signal of 0 would interrupt it
+        return True
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+@cache
+def _host() -> str:
+    """Return a word for all whose processes this one can see: a machine, or a container on it."""
+    seen = ""
+    with suppress(OSError):
+        seen = os.readlink("/proc/self/ns/pid")
+    return hashlib.sha256(f"{socket.gethostname()} {seen}".encode()).hexdigest()[:8]
 
 
 def _shorten(path: Path, size: int) -> None:

@@ -235,3 +235,68 @@ def writes(call: ast.Call) -> bool:
              if isinstance(a, ast.Constant) and isinstance(a.value, str)]  # fmt: skip
     opened = name in ("open", "fdopen") and any(set(m) & set("wax+") for m in modes if len(m) < 4)
     return opened or name in ("write_text", "write_bytes", "NamedTemporaryFile", "mkstemp")
+
+
+# --- drafts of processes that were killed -----------------------------------------------------
+
+WRITING = """
+import sys, time
+from pathlib import Path
+from fotltn.files import write_files
+
+def slowly(file):
+    file.write(b"half")
+    print("writes", flush=True)
+    time.sleep(600)
+
+write_files({Path(sys.argv[1]): slowly})
+"""
+
+
+def _writing(path: Path) -> subprocess.Popen[str]:
+    """A process that stands in the middle of writing a file."""
+    line = [sys.executable, "-c", WRITING, str(path)]
+    process = subprocess.Popen(line, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "writes\n"
+    return process
+
+
+def _drafts(folder: Path) -> list[Path]:
+    return sorted(folder.glob(".fot-*.tmp"))
+
+
+@pytest.mark.reliability
+def test_the_next_write_removes_drafts_of_killed_processes_only(tmp_path):
+    out = tmp_path / "out.csv"
+    killed = _writing(out)
+    (left,) = _drafts(tmp_path)
+    killed.kill()
+    killed.wait()
+    live = _writing(tmp_path / "other.csv")
+    try:
+        (working,) = (one for one in _drafts(tmp_path) if one != left)
+        word, process, rest = working.name.removeprefix(".fot-").split("-")
+        assert int(process) == live.pid
+        elsewhere = tmp_path / f".fot-{word[::-1]}-{killed.pid}-{rest}"  # of another machine
+        elsewhere.write_bytes(b"half")
+        older = tmp_path / f".fot-{rest}"  # as version 0.2.0 named them
+        older.write_bytes(b"half")
+        long_ago = (0.0, 0.0)
+        for draft in (older, working):  # a draft that is still locked is never too old
+            os.utime(draft, long_ago)
+        write_files({out: b"new"})
+        assert out.read_bytes() == b"new"
+        assert _drafts(tmp_path) == sorted([working, elsewhere])
+        os.utime(elsewhere, long_ago)
+        write_files({out: b"newer"})
+        assert _drafts(tmp_path) == [working]
+    finally:
+        live.kill()
+        live.wait()
+        assert live.stdout is not None
+        live.stdout.close()
+        assert killed.stdout is not None
+        killed.stdout.close()
+    write_files({out: b"newest"})
+    assert _drafts(tmp_path) == []
