@@ -55,7 +55,10 @@ This page is the program's own help, collected by `docs/generate.py`.
 
 Results go to standard output, warnings and errors to standard error. With `--json` an error is a
 JSON document on standard output too. The exit status is 0 if the command did what it was asked,
-1 if the input has errors, 2 if the command was called wrongly, and 130 if it was interrupted.
+1 if the input has errors, 2 if the command was called wrongly, 3 if `monitor` or `watch` found a
+violation, 130 if it was interrupted, and 70 if fotltn itself has a bug: one line then says what to
+report, and `fotltn --traceback COMMAND …`, or `FOTLTN_TRACEBACK=1` in the environment, also shows
+the traceback.
 `python -m fotltn` is the same program.
 """
 

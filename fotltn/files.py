@@ -251,9 +251,9 @@ def _left_behind(path: Path, draft: re.Match[str]) -> bool:
     Processes of another machine or container cannot be seen, so their drafts must be old.
     """
     try:
-        found = os.lstat(path)
+        file = os.lstat(path)
         gone = draft["host"] == _host() and not _runs(int(draft["process"]))
-        if not stat.S_ISREG(found.st_mode) or not (gone or time.time() - found.st_mtime > _OLD):
+        if not stat.S_ISREG(file.st_mode) or not (gone or time.time() - file.st_mtime > _OLD):
             return False
         if fcntl is None:
             return True

@@ -8,6 +8,8 @@ from functools import cache
 if "PYTEST_XDIST_WORKER" in os.environ:  # workers share the cores; so do the programs they start
     os.environ["OMP_NUM_THREADS"] = "1"
 
+os.environ["FOTLTN_TRACEBACK"] = "1"  # a bug in a program that a test starts shows where it is
+
 import pytest
 import torch
 import typer.main

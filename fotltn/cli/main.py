@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import io
 import os
+import shlex
 import sys
+import traceback
 from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout, suppress
+from importlib import metadata
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -20,7 +24,7 @@ from fotltn.cli.eval import evaluate
 from fotltn.cli.inspect import inspect
 from fotltn.cli.monitor import monitor
 from fotltn.cli.new import new
-from fotltn.cli.output import FINDINGS, INTERRUPTED, Escaping, complain
+from fotltn.cli.output import BUG, FINDINGS, INTERRUPTED, Escaping, complain
 from fotltn.cli.plan import plan
 from fotltn.cli.predict import predict
 from fotltn.cli.prepare import prepare
@@ -36,10 +40,14 @@ from fotltn.cli.violations import violations
 from fotltn.cli.watch import watch
 from fotltn.cli.worlds import worlds
 from fotltn.cli.worth import worth
-from fotltn.errors import FotError, InterruptedTrainingError, LimitError
+from fotltn.errors import DataError, FotError, InterruptedTrainingError, LimitError
 from fotltn.stop import while_loading
 from fotltn.syntax.operators import Temporal
 from fotltn.threads import own_process
+
+#: The option, and the environment variable, with which a bug shows its traceback.
+_TRACEBACK, _TRACEBACK_SET = "--traceback", "FOTLTN_TRACEBACK"
+_PACKAGE = Path(__file__).resolve().parents[1]
 
 #: Commands that were renamed, by their old name.
 _RENAMED = {"evaluate": "score", "query": "ask", "explain": "plan"}
@@ -135,6 +143,9 @@ def _root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
+    traceback: Annotated[
+        bool, typer.Option(_TRACEBACK, help="Show the traceback of a bug, to report it.")
+    ] = False,
 ) -> None:
     """Check, evaluate and learn rules about things that change over time."""
 
@@ -158,31 +169,69 @@ def main(program: typer.Typer = app) -> None:
         sys.exit(FINDINGS)
     except OSError as error:
         _discard_output()
-        print(f"error: cannot write the output: {error.strerror}", file=sys.stderr)
+        print(f"error: cannot write the output: {error.strerror or error}", file=sys.stderr)
         sys.exit(FINDINGS)
 
 
 def _run(program: typer.Typer) -> int:
     """Run the command, print everything, and return the exit status."""
-    status = 0
     try:
         program()
-    except FotError as error:
-        complain(error, as_json="--json" in sys.argv)
-        status = INTERRUPTED if isinstance(error, InterruptedTrainingError) else FINDINGS
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
-        status = INTERRUPTED
-    except (MemoryError, RuntimeError) as error:
-        if not isinstance(error, MemoryError) and "allocate" not in str(error):
-            raise
-        complain(LimitError("this does not fit into memory"), as_json="--json" in sys.argv)
-        status = FINDINGS
+        return INTERRUPTED
     except SystemExit as stop:
         status = int(stop.code or 0)
         if status == INTERRUPTED:
             print("stopped", file=sys.stderr)
-    return status
+        return status
+    except Exception as error:
+        if isinstance(error, OSError) and error.filename is None:
+            raise  # standard output cannot be written
+        status, complaint = _complaint(error)
+        if status == BUG and (_TRACEBACK in sys.argv or os.environ.get(_TRACEBACK_SET)):
+            traceback.print_exception(error)
+        complain(complaint, as_json="--json" in sys.argv)
+        return status
+    return 0
+
+
+def _complaint(error: Exception) -> tuple[int, FotError]:
+    """Return the exit status of an error, and what to say of it."""
+    match error:
+        case InterruptedTrainingError():
+            return INTERRUPTED, error
+        case FotError():
+            return FINDINGS, error
+        case RecursionError():
+            return FINDINGS, LimitError("this nests too deeply", hint="split it into smaller parts")
+        case OSError():
+            return FINDINGS, DataError(f"cannot use {error.filename}: {error.strerror or error}")
+        case MemoryError():
+            return FINDINGS, LimitError("this does not fit into memory")
+        case RuntimeError() if "allocate" in str(error):
+            return FINDINGS, LimitError("this does not fit into memory")
+        case _:
+            return BUG, _bug(error)
+
+
+def _bug(error: Exception) -> FotError:
+    """Return what to say of an error that no input should cause: one line to report."""
+    from fotltn import __version__
+
+    frames = [(Path(f.filename), f.lineno) for f in traceback.extract_tb(error.__traceback__)]
+    mine = [(path, line) for path, line in frames if path.is_relative_to(_PACKAGE)]
+    where = "".join(f", {p.relative_to(_PACKAGE.parent)}:{line}" for p, line in mine[-1:])
+    what = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
+    links = list[str]()
+    with suppress(metadata.PackageNotFoundError):
+        links = metadata.metadata("fotltn").get_all("Project-URL") or []
+    issues = [link.split(", ", 1)[1] for link in links if "issue" in link.lower()]
+    return FotError(
+        f"this is a bug in fotltn {__version__}: {what[:200]}{where}; please report this line "
+        f"{' '.join(['at', *issues[:1]]) if issues else 'to the maintainers'}, with the command: "
+        f"{shlex.join(['fotltn', *sys.argv[1:]])[:500]} (fotltn {_TRACEBACK} … shows where)"
+    )
 
 
 def _stop_at_once() -> None:
@@ -192,4 +241,5 @@ def _stop_at_once() -> None:
 
 def _discard_output() -> None:
     """Point standard output nowhere, so that the flush at exit does not fail again."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    with suppress(io.UnsupportedOperation):  # it is a buffer of a program that calls this one
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

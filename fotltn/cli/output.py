@@ -14,8 +14,8 @@ from fotltn.format import finite
 if TYPE_CHECKING:
     from fotltn.grounding.clock import Clock
 
-#: Exit statuses; `VIOLATED` is that of an axiom which is violated.
-OK, FINDINGS, USAGE, VIOLATED, INTERRUPTED = 0, 1, 2, 3, 130
+#: Exit statuses; `VIOLATED` is that of an axiom which is violated, `BUG` that of a fault of ours.
+OK, FINDINGS, USAGE, VIOLATED, BUG, INTERRUPTED = 0, 1, 2, 3, 70, 130
 
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 

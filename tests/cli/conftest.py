@@ -9,6 +9,7 @@ import pytest
 import typer
 
 from fotltn.cli.main import app, main
+from fotltn.cli.output import BUG
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "appendix_b"
 THEORY = """\
@@ -56,13 +57,15 @@ def succeed(*args: object) -> None:
 def caller(
     program: typer.Typer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Call:
-    """Run a program as if from a shell; any exception but an exit is a traceback, and fails."""
+    """Run a program as if from a shell; a bug fails, unless the call says that there is one."""
 
-    def run(*args: object) -> Result:
+    def run(*args: object, bug: bool = False) -> Result:
         monkeypatch.setattr(sys, "argv", [program.info.name, *map(str, args)])
         with pytest.raises(SystemExit) as stopped:
             main(program)
-        return Result(int(stopped.value.code or 0), *capsys.readouterr())
+        result = Result(int(stopped.value.code or 0), *capsys.readouterr())
+        assert result.status != BUG or bug, result.err
+        return result
 
     return run
 

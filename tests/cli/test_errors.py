@@ -2,10 +2,12 @@
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
 
+import fotltn
 from fotltn import SEMANTICS
 from tests.cli.conftest import EXAMPLE
 
@@ -323,3 +325,72 @@ def test_strange_plans(call, case):
 def test_the_example_has_no_findings(call):
     status, _, err = call("eval", EXAMPLE / "theory.fot", "--facts", EXAMPLE / "facts.csv")
     assert (status, err) == (0, "")
+
+
+# --- errors that no input should cause ----------------------------------------------------------
+
+
+class BrokenError(Exception):
+    """What a part of the program that has a bug raises."""
+
+
+def break_check(monkeypatch, error):
+    def broken(*_):
+        raise error
+
+    monkeypatch.setattr("fotltn.cli.check.load_theory", broken)
+
+
+def test_a_bug_is_one_line_that_says_so_and_what_to_report(call, monkeypatch):
+    break_check(monkeypatch, BrokenError("no\nsuch case"))
+    monkeypatch.delenv("FOTLTN_TRACEBACK")
+    status, out, err = call("check", "t t.fot", bug=True)
+    assert (status, out, err.count("\n")) == (70, "", 1)
+    assert re.fullmatch(
+        rf"error: this is a bug in fotltn {re.escape(fotltn.__version__)}: "
+        r"BrokenError: no such case, "
+        r"fotltn/cli/check\.py:\d+; please report this line .+, with the command: "
+        r"fotltn check 't t\.fot' \(fotltn --traceback … shows where\)\n",
+        err,
+    )
+
+
+@pytest.mark.parametrize("asked", ["option", "environment"])
+def test_the_traceback_of_a_bug_comes_before_its_line(call, monkeypatch, asked):
+    break_check(monkeypatch, BrokenError("no such case"))
+    monkeypatch.delenv("FOTLTN_TRACEBACK")
+    if asked == "environment":
+        monkeypatch.setenv("FOTLTN_TRACEBACK", "1")
+    option = ["--traceback"] if asked == "option" else []
+    status, out, err = call(*option, "check", "t.fot", bug=True)
+    assert (status, out) == (70, "")
+    assert err.startswith("Traceback (most recent call last)")
+    assert "in broken\n" in err
+    assert err.splitlines()[-1].startswith("error: this is a bug in fotltn")
+
+
+def test_a_bug_as_json(call, monkeypatch):
+    break_check(monkeypatch, BrokenError("no such case"))
+    status, out, _ = call("check", "t.fot", "--json", bug=True)
+    answer = json.loads(out)
+    assert (status, answer["ok"]) == (70, False)
+    assert "this is a bug in fotltn" in answer["diagnostics"][0]["message"]
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (RecursionError("maximum recursion depth exceeded"), "this nests too deeply"),
+        (MemoryError(), "this does not fit into memory"),
+        (RuntimeError("can't allocate memory: tried 80 bytes"), "this does not fit into memory"),
+        (PermissionError(13, "Permission denied", "x.fot"), "cannot use x.fot: Permission denied"),
+        (OSError(28, "No space left on device", "y"), "cannot use y: No space left on device"),
+        (OSError(28, "No space left on device"), "cannot write the output: No space left"),
+    ],
+)
+def test_what_the_system_refuses_is_no_bug(call, monkeypatch, error, message):
+    break_check(monkeypatch, error)
+    status, out, err = call("check", "t.fot")
+    assert (status, out) == (1, "")
+    assert err.startswith(f"error: {message}")
+    assert "Traceback" not in err
