@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from fotltn.errors import DataError
 from fotltn.grounding.cells import A_TIME, Bools, Floats, Ints, by_word, numbers
 from fotltn.grounding.collect import Collector
-from fotltn.grounding.read import TablePlace, as_text
+from fotltn.grounding.read import TablePlace, as_text, single_column
 from fotltn.grounding.stamps import (
     MICROSECONDS,
     NO_TIME,
@@ -65,8 +65,11 @@ def complain_of_stamps(
     collector: Collector, place: TablePlace, table: pa.Table, column: str | None
 ) -> None:
     """Report a time column of a time-stamp type; called when there is no clock to convert it."""
-    if column is not None and column in table.column_names and holds_stamps(table.column(column)):
-        kind = table.column(column).type
+    if column is None or column not in table.column_names:
+        return
+    cells = single_column(place, table, column)
+    if holds_stamps(cells):
+        kind = cells.type
         message = f"the times have the type {kind}; expected {A_TIME}"
         collector.complain(replace(place, column=column), None, message, SAY_STEP)
 
@@ -167,13 +170,12 @@ class Clock:
             return _measured(column)
         if holds_stamps(column):
             at, there, zoned = typed_instants(column)
-            wrong = there & ((at < _FIRST) | (at > _LAST))
         else:
             text = _texts(column)
             there = pc.is_valid(text).to_numpy()
             at = by_word(text, instants, NO_TIME)
             zoned = by_word(text, with_zone, False)
-            wrong = there & (at == NO_TIME)
+        wrong = there & ((at < _FIRST) | (at > _LAST))  # NO_TIME is before the first, too
         return self._on_line(Readings(at, there, wrong, zoned))
 
     def _on_line(self, read: Readings) -> Readings:
@@ -398,7 +400,7 @@ class _Complaints:
 
 
 def _plain(place: TablePlace, table: pa.Table, column: str) -> pa.ChunkedArray:
-    cells = table.column(column)
+    cells = single_column(place, table, column)
     kind = cells.type
     if holds_stamps(cells) or pa.types.is_integer(kind) or pa.types.is_floating(kind):
         return cells

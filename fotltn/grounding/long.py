@@ -29,10 +29,11 @@ from fotltn.grounding.cells import (
 )
 from fotltn.grounding.clock import complain_of_stamps, time_hint
 from fotltn.grounding.collect import EVERY, Collector, Rows, SourceRows, Symbol, SymbolKind
-from fotltn.grounding.read import TablePlace, as_text
+from fotltn.grounding.read import TablePlace, as_text, repeated
 from fotltn.logic.core import REAL
 
 _COLUMNS = ("predicate", "time", "truth", "trace", "value")
+_MOST_HINTS = 100  # unknown columns for which a similar name is looked up
 _UNREAD = ("timestamp",)  # tables of predictions have this column in addition to the time
 _LIKE_TIMES = ("timestamp", "date", "datetime", "day", "hour", "minute", "step", "t", "when")
 
@@ -89,19 +90,20 @@ def _argument_columns(
     collector: Collector, place: TablePlace, names: Sequence[str]
 ) -> list[str] | None:
     """Return the argument columns in order, or None after reporting bad columns."""
-    doubled = sorted({n for n in names if names.count(n) > 1})
-    if doubled:
+    if doubled := repeated(names):
         collector.complain(place, None, f"the column '{doubled[0]}' occurs twice")
         return None
     arguments = [n for n in names if n.startswith("arg") and n[3:].isdecimal()]
-    strange = [n for n in names if n not in (*_COLUMNS, *arguments)]
+    known = {*_COLUMNS, *arguments}
+    strange = [n for n in names if n not in known]
     expected = "facts have the columns predicate, arg1, arg2, …, time, truth"
     if "predicate" not in names:
         message = f"no column 'predicate' (found {listing(names)})"
         collector.complain(place, None, message, expected)
         return None
-    for name in strange:
-        near = did_you_mean(name, [*_COLUMNS, "arg1", "arg2"])
+    for number, name in enumerate(strange):
+        searched = number < _MOST_HINTS  # among thousands of columns, a search takes seconds
+        near = did_you_mean(name, [*_COLUMNS, "arg1", "arg2"]) if searched else None
         if re.sub(r"[ _-]", "", name.lower()) in _LIKE_TIMES:
             what = "there is one already" if "time" in names else f"if '{name}' is one, rename it"
             near = f"the column of times is called 'time'; {what}"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv as text
 import re
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -264,6 +265,26 @@ def _count_line_ends(column: pa.ChunkedArray) -> np.ndarray[Any, np.dtype[np.int
     counts: np.ndarray[Any, np.dtype[np.int32]]
     counts = pc.fill_null(pc.count_substring(column, "\n"), 0).to_numpy()
     return counts
+
+
+def repeated(names: Iterable[str]) -> list[str]:
+    """Return the names of columns that occur more than once.
+
+    >>> repeated(["time", "P", "time"])
+    ['time']
+    """
+    return [name for name, count in Counter(names).items() if count > 1]
+
+
+def single_column(place: TablePlace, table: pa.Table, name: str) -> pa.ChunkedArray:
+    """Return the column of a name.
+
+    Raises:
+        DataError: there are several.
+    """
+    if name in repeated(table.column_names):
+        raise DataError(f"{place.name}: the column '{name}' occurs twice")
+    return table.column(name)
 
 
 def as_text(place: TablePlace, table: pa.Table) -> pa.Table:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 
-from fotltn.errors import DataError, LimitError
+from fotltn.errors import DataError, Diagnostic, LimitError
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedAxiom, CheckedTheory
 from fotltn.logic.check import check as check_theory
@@ -41,6 +43,9 @@ from fotltn.tree import postorder
 Keep = Literal["all", "constant", "none"]
 
 _CELLS = 1 << 23  # size of the tables of steps that are processed together
+
+#: The most cells of predicates and bindings of axioms that a monitor follows: about a gigabyte.
+MOST_CELLS = 1 << 24
 
 
 @entries
@@ -240,8 +245,10 @@ class Monitor(StepLoop[States]):
         if cells is None:
             checked = self.intake.check(step)
             if not self.intake.begun:
+                self._check_room(step, checked)
                 self._begin(step, checked)
             elif arrivals := self.intake.arrivals(step, checked):
+                self._check_room(step, checked)
                 yield from self._flush()
                 for arrival in arrivals:
                     self._arrive(arrival)
@@ -250,6 +257,36 @@ class Monitor(StepLoop[States]):
                 self._results.append(self.intake.results(checked))
         learn_texts(step, self.intake.known)
         self._cells.append(cells)
+
+    def _check_room(self, step: TraceStep, checked: Sequence[Checked]) -> None:
+        """Refuse a step whose new entities would make the tables of this monitor too large.
+
+        Raises:
+            LimitError: names the largest table and the limit.
+        """
+        domain = self.domain
+        mentions = {m for item in checked for m in self.intake.checker.mentions(item)}
+        more = Counter(sort for sort, name in mentions if name not in domain.names[sort])
+
+        def cells(sorts: Iterable[str | None]) -> int:
+            return math.prod(domain.size(s) + more[s] for s in sorts if s is not None)
+
+        tables = {f"'{n}'": cells(d.sorts) for n, d in self.signature.predicates.items()}
+        for axiom in self.crisp.axioms:
+            parts = [cells(a.sort for a in part.axes) for part in axiom.parts.values()]
+            tables[f"the bindings of '{axiom.name}'"] = sum(parts)
+        if sum(tables.values()) > MOST_CELLS:
+            name, most = max(tables.items(), key=lambda item: item[1])
+            span = None if step.line is None else step.line.span()
+            raise LimitError(
+                Diagnostic(
+                    f"with the entities of this step the monitor would follow "
+                    f"{sum(tables.values()):,} cells ({name} alone {most:,}), more than the "
+                    f"{MOST_CELLS:,} that it has room for",
+                    span,
+                    "fotltn watch, or fotltn.Watch, follows only facts that are stated",
+                )
+            )
 
     def _arrive(self, arrival: Arrival) -> None:
         rows = self.crisp.grown(arrival.kind)

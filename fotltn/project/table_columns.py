@@ -17,7 +17,7 @@ from fotltn.errors import DataError
 from fotltn.grounding.cells import TRUTHS, Bools, Floats, Ints, encode, numbers
 from fotltn.grounding.clock import A_STAMP
 from fotltn.grounding.frames import read_sources
-from fotltn.grounding.read import TablePlace, as_text
+from fotltn.grounding.read import TablePlace, as_text, repeated
 from fotltn.grounding.stamps import NO_TIME, holds_stamps, instants, stamp_text, with_zone
 
 #: Names of columns of whole numbers that are times: without a length, then from short to long.
@@ -303,7 +303,7 @@ def read_columns(path: Path) -> tuple[TablePlace, list[TableColumn]]:
     ((place, table),) = read_sources([path])
     if not table.num_rows:
         raise DataError(f"{path}: there are no rows")
-    if twice := [n for n in table.column_names if table.column_names.count(n) > 1]:
+    if twice := repeated(table.column_names):
         raise DataError(f"{path}: the column '{twice[0]}' occurs twice")
     return place, [_column(place, table.select([name])) for name in table.column_names]
 
