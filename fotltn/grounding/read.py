@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv as text
+import io
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -32,6 +33,10 @@ _BATCH = 2**17  # rows per batch
 #: abort a program that ends as soon as they have begun (github.com/apache/arrow/issues/34314).
 _MANY = 2**18
 _ANY_ROOM = QueryRoom()
+
+#: What a packed file may become: at no point more bytes than these, and so many more for each byte
+#: read of it. A cell counts as one byte at least.
+UNPACKED, TIMES = 1 << 25, 100
 _SAMPLE = 10_000  # rows inspected to see whether words are repeated
 
 
@@ -80,7 +85,7 @@ def read_file(path: Path) -> tuple[TablePlace, pa.Table]:
             table = _read_csv(path)
             return TablePlace(str(path), "text", _line_ends(table)), table
         if name.endswith(_PARQUET):
-            return TablePlace(str(path), "parquet"), _read_parquet(file)
+            return TablePlace(str(path), "parquet"), _read_parquet(path, file)
         if name.endswith(QUERY):
             rows = pa.Table.from_batches(run_query(path, file.read(), _ANY_ROOM))
             return TablePlace(str(path), "parquet"), rows
@@ -98,7 +103,7 @@ def read_batches(path: Path, room: QueryRoom = _ANY_ROOM) -> Iterator[tuple[Tabl
             kind: Literal["text", "parquet"] = "text"
             batches = _csv_batches(path)
         elif name.endswith(_PARQUET):
-            kind, batches = "parquet", _parquet_batches(file)
+            kind, batches = "parquet", _parquet_batches(path, file)
         elif name.endswith(QUERY):
             kind, batches = "parquet", run_query(path, file.read(), room)
         else:
@@ -135,14 +140,16 @@ def _no_kind(path: Path) -> DataError:
     return DataError(f"cannot read {path}: the name must end in one of {kinds}")
 
 
-def _parquet_batches(file: BinaryIO) -> Iterator[pa.RecordBatch]:
+def _parquet_batches(path: Path, file: BinaryIO) -> Iterator[pa.RecordBatch]:
     with parquet.ParquetFile(file) as rows:
+        _check_pages(path, rows)
         yield no_rows(rows.schema_arrow)
         yield from rows.iter_batches(_BATCH)
 
 
-def _read_parquet(file: BinaryIO) -> pa.Table:
+def _read_parquet(path: Path, file: BinaryIO) -> pa.Table:
     with parquet.ParquetFile(file) as rows:
+        _check_pages(path, rows)
         texts = [column.name for column in rows.schema_arrow if pa.types.is_string(column.type)]
         many = rows.metadata.num_rows >= _MANY
         with parquet.ParquetFile(file, metadata=rows.metadata, read_dictionary=texts) as numbered:
@@ -152,6 +159,50 @@ def _read_parquet(file: BinaryIO) -> pa.Table:
 def _in_one_dictionary(table: pa.Table) -> pa.Table:
     columns = [in_one_dictionary(c) if c.type == NUMBERED else c for c in table.columns]
     return pa.Table.from_arrays(columns, names=table.column_names)
+
+
+def _check_unpacked(path: Path, unpacked: int, packed: int, hint: str) -> None:
+    """Refuse a packed file, such as a bomb, that becomes too large.
+
+    Raises:
+        DataError: it becomes more than `UNPACKED` bytes and `TIMES` what was read of it.
+    """
+    if unpacked > UNPACKED + TIMES * packed:
+        raise DataError(
+            f"cannot read {path}: {packed:,} packed bytes become more than {unpacked:,}; at most "
+            f"{UNPACKED >> 20} MiB and {TIMES} times the packed bytes are read",
+            hint=f"if the file is right, {hint}",
+        )
+
+
+def _check_pages(path: Path, rows: parquet.ParquetFile) -> None:
+    """Refuse a Parquet file whose pages, or whose cells, become too large."""
+    about = rows.metadata
+    groups = [about.row_group(i) for i in range(about.num_row_groups)]
+    pages = sum(group.total_byte_size for group in groups)
+    cells = about.num_rows * about.num_columns
+    size = path.stat().st_size
+    _check_unpacked(path, max(pages, cells), size, "write it as CSV, which is not packed")
+
+
+class _Unpacking(io.RawIOBase):
+    """A stream that is unpacked as it is read, and refused as soon as it becomes too large."""
+
+    def __init__(self, path: Path, packed: BinaryIO, stream: pa.NativeFile) -> None:
+        """Read a stream made from a packed file."""
+        self.path, self.packed, self.stream, self.unpacked = path, packed, stream, 0
+
+    def readable(self) -> bool:
+        """Tell Arrow that this can be read."""
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """Read at most so many bytes of what was packed."""
+        chunk: bytes = self.stream.read(size if size >= 0 else None)
+        self.unpacked += len(chunk)
+        packed = self.packed.tell()
+        _check_unpacked(self.path, self.unpacked, packed, "unpack it, and read the plain one")
+        return chunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,8 +243,12 @@ def _csv_file(path: Path) -> _CsvFile:
 
     @contextmanager
     def stream() -> Iterator[pa.NativeFile]:
-        with opened(path) as file, pa.input_stream(file, compression=packing) as unpacked:
-            yield unpacked
+        with opened(path) as file, pa.input_stream(file, compression=packing) as stream:
+            if packing is None:
+                yield stream
+            else:
+                with pa.PythonFile(_Unpacking(path, file, stream), mode="r") as unpacked:
+                    yield unpacked
 
     with stream() as start:
         head = start.read(_HEAD)

@@ -137,6 +137,20 @@ def test_bad_input(call, monkeypatch, text, message):
     assert "Traceback" not in err
 
 
+def test_a_step_with_more_entities_than_there_is_room_for(call, monkeypatch, tmp_path):
+    """Every pair of them would be followed: 6,000 entities are 36 million pairs."""
+    theory = tmp_path / "t.fot"
+    theory.write_text("sort s\npredicate Near(s, s)\naxiom A: G forall x, y. !Near(x, y)\n")
+    pairs = json.dumps({"facts": [["Near", f"a{i}", f"b{i}"] for i in range(3000)]})
+    for text, line in ((pairs, 1), (f'{{"facts": [["Near", "a", "b"]]}}\n{pairs}', 2)):
+        monkeypatch.setattr(sys, "stdin", _Stdin(text.encode()))
+        status, _, err = call("monitor", str(theory))
+        assert status == 1
+        assert f"<stdin>:{line}:1: error: with the entities of this step" in err
+        assert "more than the 16,777,216 that it has room for" in err
+        assert "fotltn watch" in err
+
+
 def test_text_that_is_none(call, monkeypatch):
     monkeypatch.setattr(sys, "stdin", _Stdin(b'{"facts": []}\n\xff\xfe\n'))
     status, _, err = call("monitor", THEORY)

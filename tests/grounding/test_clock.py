@@ -280,3 +280,23 @@ def test_what_is_no_clock(settings, message):
     with pytest.raises(DataError) as raised:
         clock_of(settings.get("step"), settings.get("origin"), settings.get("timezone"))
     assert message in str(raised.value)
+
+
+@pytest.mark.parametrize("step", [None, "1h"])
+@pytest.mark.parametrize("typed", [False, True])
+def test_a_time_column_that_occurs_twice_is_refused(tmp_path, step, typed):
+    times = [datetime(2020, 1, 1)] if typed else ["2020-01-01"]
+    table = pa.Table.from_arrays(
+        [pa.array(cells) for cells in (["Stop"], ["a"], times, times)],
+        names=["predicate", "arg1", "time", "time"],
+    )
+    parquet.write_table(table, tmp_path / "f.parquet")
+    clock = clock_of(step, None, None)
+    with pytest.raises(DataError, match=r"f\.parquet: the column 'time' occurs twice"):
+        read_facts([tmp_path / "f.parquet"], SIGNATURE, clock=clock)
+
+
+def test_a_year_that_no_calendar_has_is_no_time(tmp_path):
+    path = write(tmp_path, "predicate,arg1,time\nStop,a,0000-01-01\nStop,a,2020-01-01\n")
+    with pytest.raises(DataError, match=r"f\.csv:2, column 'time': '0000-01-01' is not a time"):
+        read_facts([path], SIGNATURE, clock=clock_of("1h", None, None))

@@ -1,16 +1,20 @@
 """Every bad file and row is refused, with its place, its value and what was expected."""
 
 import gzip
+import hashlib
 import os
+import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
 from fotltn import DataError
 from fotltn.grounding.facts import read_facts
+from fotltn.grounding.read import UNPACKED, read_batches, read_file
 from fotltn.logic.check import check
 from fotltn.syntax.load import parse_theory
 from tests.grounding.common import SIGNATURE, write
@@ -279,6 +283,34 @@ def test_bad_files(tmp_path, name):
     content, wanted = FILES[name]
     (tmp_path / name).write_bytes(content)
     assert message([tmp_path / name]) == f"error: cannot read {name}: {wanted}"
+
+
+@pytest.mark.parametrize("batches", [False, True])
+def test_a_packed_file_that_becomes_too_large(tmp_path, batches):
+    (tmp_path / "bomb.csv.gz").write_bytes(gzip.compress(b"predicate\n" + b"\n" * UNPACKED * 2))
+    same = pa.DictionaryArray.from_arrays(pa.array(np.zeros(UNPACKED * 2, np.int32)), ["Rain"])
+    parquet.write_table(pa.table({"predicate": same}), tmp_path / "bomb.parquet")
+    for name, hint in {
+        "bomb.csv.gz": "unpack it, and read the plain one",
+        "bomb.parquet": "write it as CSV, which is not packed",
+    }.items():
+        with pytest.raises(DataError) as refused:
+            list(read_batches(tmp_path / name)) if batches else read_file(tmp_path / name)
+        assert re.fullmatch(
+            rf"error: cannot read .*{name}: [\d,]+ packed bytes become more than [\d,]+; at most "
+            r"32 MiB and 100 times the packed bytes are read\n"
+            rf"      = if the file is right, {hint}",
+            str(refused.value),
+        )
+
+
+def test_a_packed_file_that_is_large_but_no_bomb(tmp_path):
+    lines = [f"Car,{hashlib.sha256(str(i).encode()).hexdigest()}\n" for i in range(2**19)]
+    text = "predicate,arg1\n" + "".join(lines)
+    assert len(text) > UNPACKED
+    (tmp_path / "large.csv.gz").write_bytes(gzip.compress(text.encode(), 1))
+    _, table = read_file(tmp_path / "large.csv.gz")
+    assert table.num_rows == len(lines)
 
 
 def test_a_missing_file_and_a_folder(tmp_path):
