@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import assert_never
 
+from fotltn.errors import LimitError
 from fotltn.logic import core as c
 from fotltn.logic.signature import Signature
 from fotltn.tree import Node, children, postorder
@@ -89,3 +90,21 @@ def operands(formula: c.Formula, kind: type[c.Connective]) -> list[c.Formula]:
 def conjuncts(formula: c.Formula | None) -> list[c.Formula]:
     """Return the formulas that must all be true for a formula to be true; empty for None."""
     return [] if formula is None else operands(formula, c.And)
+
+
+#: The most variables that a part of a formula may depend on: PyTorch has 64 dimensions for a
+#: tensor and 52 letters for a sum of products; traces and time take one each.
+MOST_AXES = 50
+
+
+def check_axes(count: int, what: str) -> None:
+    """Refuse a part of a formula that depends on too many variables.
+
+    Raises:
+        LimitError: says how many.
+    """
+    if count > MOST_AXES:
+        raise LimitError(
+            f"{what} depends on {count} variables at once; at most {MOST_AXES} can be handled",
+            hint="quantify over a variable as far inside as possible, or split the formula",
+        )

@@ -13,7 +13,8 @@ from fotltn.algebra.show import brief, scope
 from fotltn.errors import LimitError
 from fotltn.kernels.until import extent
 from fotltn.logic import core as c
-from fotltn.plan.cost import dense_cost
+from fotltn.logic.parts import check_axes
+from fotltn.plan.cost import check_variables, dense_cost
 from fotltn.plan.dedupe_axes import Twins
 from fotltn.plan.plan import Plan, Route, Step, needed
 from fotltn.plan.shared_suffixes import tails
@@ -138,12 +139,14 @@ class _Planner:
         sizes = self.sizes
         cells, held = sizes.of(node), sizes.bytes(node)
         kind = e.closed(node)
+        check_axes(len(node.axes), brief(node, {}))
         match kind:
             case e.TableLeaf(name):
                 why = f"{name} has facts, but not under a sum" if name in sizes.sparse else ""
                 copied = name in sizes.sparse or e.argument_axes(kind) is None
                 return Step(node, Route.TABLE, why, (), 0, held if copied else 0)
             case e.Data(formula) if not kind.crisp and not isinstance(formula, _GIVEN):
+                check_variables("", formula)
                 return Step(node, Route.GIVEN, EQUATIONS, (), *dense_cost(formula, sizes))
             case e.Data():
                 return Step(node, Route.GIVEN, "", (), cells, held)

@@ -6,7 +6,7 @@ from collections import Counter
 
 from fotltn.errors import LimitError
 from fotltn.logic import core as c
-from fotltn.logic.parts import free_axes_of_all
+from fotltn.logic.parts import check_axes, free_axes_of_all
 from fotltn.plan.sizes import Sizes
 from fotltn.tree import Node, children, postorder
 
@@ -64,12 +64,22 @@ def check_peak(name: str, formula: c.Formula, sizes: Sizes, budget: int) -> None
     Raises:
         LimitError: names the formula, the memory it needs and the budget.
     """
+    check_variables(name, formula)
     needed = peak_bytes(formula, sizes)
     if needed > budget:
         raise LimitError(
             f"{called(name)} needs {needed:,} bytes, more than the budget of {budget:,}; evaluate "
             "it on fewer entities, or give it a larger budget"
         )
+
+
+def check_variables(name: str, formula: c.Formula) -> None:
+    """Refuse a formula with a part that depends on too many variables for the equations.
+
+    Raises:
+        LimitError: names the formula.
+    """
+    check_axes(max(map(len, free_axes_of_all(formula).values())), called(name))
 
 
 def called(name: str) -> str:

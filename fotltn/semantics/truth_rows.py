@@ -18,6 +18,7 @@ from torch import Tensor
 
 from fotltn.errors import LimitError
 from fotltn.logic import core as c
+from fotltn.logic.parts import check_axes
 from fotltn.semantics.tables import Tables, Value, align, in_order
 
 #: The number of bytes of rows that temporal operators process at once.
@@ -318,7 +319,6 @@ class Truths:
 
     def _how_many(self, u: TruthRows, bound: list[c.Axis]) -> Value:
         """Count the places on the bound axes for which the base is true."""
-        letters = {a: chr(ord("c") + i) for i, a in enumerate(u.axes)}
         inside = {a for factor in u.base for a in factor.axes}
         free = [a for a in u.axes if a in inside and a not in bound]
         if len(u.base) == 1:
@@ -327,10 +327,13 @@ class Truths:
             total = tensor.sum(dims, dtype=torch.int32) if dims else tensor.to(torch.int32)
             free = [a for a in axes if a not in bound]
         else:
-            terms = ",".join("b" + "".join(letters[a] for a in f.axes) + "t" for f in u.base)
-            full = [self.tables.everywhere(f.tensor).to(torch.float64) for f in u.base]
-            result = "b" + "".join(letters[a] for a in free) + "t"
-            total = torch.einsum(f"{terms}->{result}", *full).to(torch.int64)
+            check_axes(len(u.axes), self.what)
+            places = {a: i for i, a in enumerate(u.axes, start=2)}  # traces are 0, time is 1
+            terms: list[Tensor | list[int]] = []
+            for axes, tensor in u.base:
+                terms.append(self.tables.everywhere(tensor).to(torch.float64))
+                terms.append([0, *(places[a] for a in axes), 1])
+            total = torch.einsum(*terms, [0, *(places[a] for a in free), 1]).to(torch.int64)
         total = total * math.prod(self.sizes(a for a in bound if a not in inside))
         return Value(tuple(free), math.prod(self.sizes(bound)) - total if u.negated else total)
 
