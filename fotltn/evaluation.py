@@ -315,8 +315,10 @@ class Evaluator:
 
     def _by_equations(self, tables: Tables) -> dict[str, Value]:
         sizes = sizes_of(tables, tables.dtype)
+        degrees = [t.value if isinstance(t, SparseTable) else t for t in tables.predicates.values()]
+        back = torch.is_grad_enabled() and any(t.requires_grad for t in degrees)
         for name, formula in self.formulas.items():
-            check_peak(name, formula, sizes, self.budget)
+            check_peak(name, formula, sizes, self.budget, gradients=back)
         values = {}
         for name, formula in self.formulas.items():
             value = reference.evaluate(formula, tables, self.semantics, dtype=tables.dtype)

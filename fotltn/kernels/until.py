@@ -25,6 +25,7 @@ from fotltn.logic.core import Window
 from fotltn.semantics import aggregate, connectives
 from fotltn.semantics.config import Fold, PMean, Semantics, TNorm
 from fotltn.semantics.laws import Law, laws
+from fotltn.semantics.operators import operators
 from fotltn.threads import in_threads, most_threads
 
 #: The number of pairs in a block; small enough to stay in the cache of a CPU.
@@ -62,6 +63,18 @@ def until(
         reached = _Diagonals.apply(left, right, inside, window, semantics, block)  # type: ignore[no-untyped-call]
     else:
         reached = _by_rows(left, right, inside, window, semantics, block)
+    return reached.flip(-1) if past else reached
+
+
+def until_of_logarithms(
+    left: Tensor, right: Tensor, window: Window, past: bool, inside: Tensor | None, s: Semantics
+) -> Tensor:
+    """Compute until at every point under a semantics in log space whose ⊗ over time is a fold."""
+    if past:
+        left, right, inside = left.flip(-1), right.flip(-1), None
+    if inside is not None:
+        inside = inside.expand(*inside.shape[:-1], left.shape[-1])
+    reached = _by_rows(left, right, inside, window, s, BLOCK)
     return reached.flip(-1) if past else reached
 
 
@@ -267,6 +280,10 @@ def _rows(
         allowed = allowed & (steps <= window.high)
     if inside is not None:
         allowed = allowed & inside.unsqueeze(-2)
+    if s.log_space:
+        ahead = torch.where(steps >= 0, left.unsqueeze(-2), left.new_zeros(()))
+        before = _exclusive(ahead.cumsum(-1), 0.0)
+        return operators(s).over_time(right.unsqueeze(-2) + before, False, allowed)
     before = _before(left, steps, s)
     reached = connectives.conjoin(right.unsqueeze(-2), before, s.conjunction, s.epsilon)
     return _witness(reached, allowed, s)

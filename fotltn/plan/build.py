@@ -14,7 +14,7 @@ from fotltn.errors import LimitError
 from fotltn.kernels.until import extent
 from fotltn.logic import core as c
 from fotltn.logic.parts import check_axes
-from fotltn.plan.cost import check_variables, dense_cost
+from fotltn.plan.cost import blocks_cost, check_variables
 from fotltn.plan.dedupe_axes import Twins
 from fotltn.plan.plan import Plan, Route, Step, needed
 from fotltn.plan.shared_suffixes import tails
@@ -147,7 +147,7 @@ class _Planner:
                 return Step(node, Route.TABLE, why, (), 0, held if copied else 0)
             case e.Data(formula) if not kind.crisp and not isinstance(formula, _GIVEN):
                 check_variables("", formula)
-                return Step(node, Route.GIVEN, EQUATIONS, (), *dense_cost(formula, sizes))
+                return Step(node, Route.GIVEN, EQUATIONS, (), *blocks_cost(formula, sizes))
             case e.Data():
                 return Step(node, Route.GIVEN, "", (), cells, held)
             case e.At(e.Pairs(left, right)):

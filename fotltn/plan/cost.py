@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from fotltn.errors import LimitError
+from fotltn.kernels.until import BLOCK
 from fotltn.logic import core as c
 from fotltn.logic.parts import check_axes, free_axes_of_all
 from fotltn.plan.sizes import Sizes
@@ -12,6 +13,11 @@ from fotltn.tree import Node, children, postorder
 
 #: Temporary numbers that an operator needs for each of its cells, besides its result.
 _PASSING = {c.Quantifier: 3, c.Aggregate: 4, c.Until: 8}
+
+#: Numbers that an operator keeps for gradients, for each of its cells: most under logarithms.
+_KEPT = {
+    c.Atom: 4, c.Not: 12, c.Or: 36, c.Implies: 24, c.Quantifier: 16, c.Aggregate: 16, c.Until: 16,
+}  # fmt: skip
 
 
 def dense_cost(formula: c.Formula, sizes: Sizes) -> tuple[int, int]:
@@ -31,11 +37,31 @@ def dense_cost(formula: c.Formula, sizes: Sizes) -> tuple[int, int]:
     return flops, held
 
 
-def peak_bytes(formula: c.Formula, sizes: Sizes) -> int:
-    """Return the peak memory of evaluation by the equations, in bytes, without gradients.
+def blocks_cost(formula: c.Formula, sizes: Sizes) -> tuple[int, int]:
+    """Return the FLOPs of the equations in blocks of time, and their bytes, with gradients."""
+    flops, _ = dense_cost(formula, sizes)
+    held = passing = 0
+    for node, axes in free_axes_of_all(formula).items():
+        if not isinstance(node, c.Formula):
+            continue
+        cells = sizes.cells(axes | (set(node.axes) if isinstance(node, c.Quantifier) else set()),
+                            True)  # fmt: skip
+        held += _KEPT.get(type(node), 2) * cells
+        if isinstance(node, c.Aggregate):
+            passing = max(passing, 8 * max(BLOCK, cells))
+        if isinstance(node, c.Until):
+            passing = max(passing, 8 * max(BLOCK, 4 * cells), 4 * cells * sizes.horizon)
+    return flops, (held + passing) * sizes.width
 
-    A result is freed after its last use, as `tree.fold` does.
+
+def peak_bytes(formula: c.Formula, sizes: Sizes, *, gradients: bool = False) -> int:
+    """Return the peak memory of evaluation by the equations, in bytes.
+
+    Without gradients, a result is freed after its last use, as `tree.fold` does. With them, every
+    window of a temporal operator is kept.
     """
+    if gradients:
+        return _kept_bytes(formula, sizes)
     axes = free_axes_of_all(formula)
     order = list(postorder(formula))
     uses = Counter(child for node in order for child in children(node))
@@ -58,14 +84,30 @@ def peak_bytes(formula: c.Formula, sizes: Sizes) -> int:
     return peak
 
 
-def check_peak(name: str, formula: c.Formula, sizes: Sizes, budget: int) -> None:
+def _kept_bytes(formula: c.Formula, sizes: Sizes) -> int:
+    """Return what evaluation by the equations keeps for gradients, in bytes."""
+    kept = 0
+    for node, axes in free_axes_of_all(formula).items():
+        if isinstance(node, c.Formula):
+            bound = set(node.axes) if isinstance(node, c.Quantifier) else set()
+            cells, windows = sizes.cells(axes | bound, True), 1
+            if isinstance(node, c.Aggregate | c.Until):
+                high = sizes.horizon if node.window.high is None else node.window.high + 1
+                windows = min(high, sizes.horizon) ** (1 + isinstance(node, c.Until))
+            kept += _KEPT.get(type(node), 2) * cells * windows
+    return kept * sizes.width
+
+
+def check_peak(
+    name: str, formula: c.Formula, sizes: Sizes, budget: int, *, gradients: bool = False
+) -> None:
     """Raise an error for a formula whose evaluation by the equations exceeds the budget.
 
     Raises:
         LimitError: names the formula, the memory it needs and the budget.
     """
     check_variables(name, formula)
-    needed = peak_bytes(formula, sizes)
+    needed = peak_bytes(formula, sizes, gradients=gradients)
     if needed > budget:
         raise LimitError(
             f"{called(name)} needs {needed:,} bytes, more than the budget of {budget:,}; evaluate "

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from fotltn.algebra import expr as e
+from fotltn.kernels import equations
 from fotltn.kernels.contract import contract
 from fotltn.kernels.recompute import recompute
 from fotltn.kernels.until import until
@@ -134,7 +135,9 @@ def _data(node: e.Data, run: Run) -> Value:
     if node.crisp:
         axes, u = crisp.evaluate(node.formula, run.tables)
     else:
-        axes, u = reference.evaluate(node.formula, run.tables, run.semantics, dtype=run.dtype)
+        axes, u = reference.evaluate(
+            node.formula, run.tables, run.semantics, dtype=run.dtype, over_time=equations
+        )
     return Value(axes, (u if node.timed else u[..., :1]).to(run.dtype))
 
 

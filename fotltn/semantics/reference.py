@@ -7,12 +7,13 @@ bottom-up, for all of these cells together.
 
 from __future__ import annotations
 
-from typing import assert_never
+from typing import Protocol, assert_never
 
 import torch
 from torch import Tensor
 
 from fotltn.logic import core as c
+from fotltn.logic.core import Window
 from fotltn.semantics import crisp, temporal
 from fotltn.semantics.config import Semantics
 from fotltn.semantics.operators import Operators, operators
@@ -30,14 +31,46 @@ from fotltn.threads import threads_for
 from fotltn.tree import fold
 
 
+class OverTime(Protocol):
+    """How to compute the operators over windows of time: `temporal`, or the same in blocks."""
+
+    def aggregate(
+        self,
+        u: Tensor,
+        universal: bool,
+        window: Window,
+        past: bool,
+        lengths: Tensor,
+        ops: Operators,
+    ) -> Tensor:
+        """Compute ⊗ or ⊕ over the window of each time point."""
+
+    def until(
+        self,
+        left: Tensor,
+        right: Tensor,
+        window: Window,
+        past: bool,
+        lengths: Tensor,
+        ops: Operators,
+    ) -> Tensor:
+        """Compute ⊕ over the window of `right ∧ ⊗ left`."""
+
+
 def evaluate(
-    formula: c.Formula, tables: Tables, semantics: Semantics, *, dtype: torch.dtype
+    formula: c.Formula,
+    tables: Tables,
+    semantics: Semantics,
+    *,
+    dtype: torch.dtype,
+    over_time: OverTime | None = None,
 ) -> Value:
     """Compute the degrees of a formula, or their logarithms in log space, with its free axes."""
     ops = operators(semantics)
+    windows: OverTime = over_time or temporal
 
     def visit(node: c.AnyTerm | c.AnyFormula, below: list[Value]) -> Value:
-        return _value(node, below, tables, semantics, ops, dtype)
+        return _value(node, below, tables, semantics, ops, dtype, windows)
 
     with threads_for(largest(tables.predicates.values())):
         return fold(formula, visit)
@@ -50,6 +83,7 @@ def _value(
     semantics: Semantics,
     ops: Operators,
     dtype: torch.dtype,
+    windows: OverTime,
 ) -> Value:
     lengths = tables.lengths
     match node:
@@ -100,12 +134,12 @@ def _value(
             return Value(axes, temporal.shift(u, steps, past, outside, lengths))
         case c.Aggregate(universal, _, window, past):
             ((axes, u),) = below
-            return Value(axes, temporal.aggregate(u, universal, window, past, lengths, ops))
+            return Value(axes, windows.aggregate(u, universal, window, past, lengths, ops))
         case c.Until(dual, _, _, window, past):
             axes, (u, v) = align(below)
             if dual:
                 u, v = ops.negate(u), ops.negate(v)
-            reached = temporal.until(u, v, window, past, lengths, ops)
+            reached = windows.until(u, v, window, past, lengths, ops)
             return Value(axes, ops.negate(reached) if dual else reached)
         case _:
             assert_never(node)

@@ -41,18 +41,24 @@ def until(
 ) -> Tensor:
     """Compute ⊕ over the window of `right ∧ ⊗ left`, with ⊗ over all points before the witness."""
     left, right = torch.broadcast_tensors(left, right)
-    horizon = left.shape[-1]
-    results = []
-    for t in range(horizon):
-        points = _points(t, window, past, horizon)
-        candidates = []
-        for k in points:
-            before = left[..., k + 1 : t + 1] if past else left[..., t:k]
-            candidates.append(ops.conjoin(right[..., k], ops.over_time(before, universal=True)))
-        stacked = torch.stack(candidates, dim=-1) if candidates else right[..., :0]
-        mask = within(lengths, _tensor(points, left.device), left.dim())
-        results.append(ops.over_time(stacked, False, mask))
+    points = range(left.shape[-1])
+    results = [until_at(t, left, right, window, past, lengths, ops) for t in points]
     return torch.stack(results, dim=-1)
+
+
+def until_at(
+    t: int, left: Tensor, right: Tensor, window: Window, past: bool, lengths: Tensor,
+    ops: Operators,
+) -> Tensor:  # fmt: skip
+    """Compute until at one time point, without a time dimension."""
+    points = _points(t, window, past, left.shape[-1])
+    candidates = []
+    for k in points:
+        before = left[..., k + 1 : t + 1] if past else left[..., t:k]
+        candidates.append(ops.conjoin(right[..., k], ops.over_time(before, universal=True)))
+    stacked = torch.stack(candidates, dim=-1) if candidates else right[..., :0]
+    mask = within(lengths, _tensor(points, left.device), left.dim())
+    return ops.over_time(stacked, False, mask)
 
 
 def _points(t: int, window: Window, past: bool, horizon: int) -> range:
