@@ -346,8 +346,7 @@ class _Fit:
                 counts[name] = counts.get(name, 0) + len(errors)
         means = {name: total / counts[name] for name, total in sums.items() if counts[name]}
         loss = facts_together(task.objective, means, counts, math.inf)
-        if loss is None:
-            raise DataError("no block has a labelled fact to watch")
+        assert loss is not None  # a stream that is watched has facts to watch
         return loss
 
     def judge(self, number: int, watched: float) -> bool:
@@ -380,6 +379,9 @@ class _Fit:
         if self.best:
             self.modules.load_state_dict(self.best)
         self.modules.eval()
+        if not self.watches and (self.task.training.validation or self.task.watched is not None):
+            few = "too few labelled facts to watch some; the training loss decides when to stop"
+            warnings += (few,)
         return FitResult(
             progress.stopped or "stopped",
             progress.best_epoch,

@@ -93,7 +93,7 @@ class Task:
         objective: the loss.
         labels: the facts to learn from.
         training: the settings of training.
-        watched: facts to watch instead of a share of `labels`.
+        watched: facts to watch instead of a share of `labels`; if empty, none are watched.
         settings: all other settings by name; training does not resume with different settings.
         stream: data on disk in blocks of traces; the grounding starts with the first block.
 
@@ -115,8 +115,6 @@ class Task:
         self._check_labels(self.labels)
         if self.watched is not None:
             self._check_labels(self.watched)
-            if not self.watched.total and self.stream is None:
-                raise DataError("there are no facts to watch")
         for what, chosen, known in (
             ("axiom", self.objective.axiom_weights, self.axioms.names),
             ("predicate", self.objective.fact_weights, self.grounding.signature.predicates),
@@ -167,16 +165,12 @@ class Task:
     def split(self) -> tuple[Labels, Labels | None]:
         """Return the labels to learn from, and those to watch.
 
-        Raises:
-            DataError: one of the two has no facts.
+        Few labels are all learned from, if a share of them would leave one of the two empty.
         """
-        if self.watched is not None or self.training.validation == 0:
-            return self.labels, self.watched
+        if self.watched is not None:
+            return self.labels, self.watched if self.watched.total else None
+        if self.training.validation == 0:
+            return self.labels, None
         share = 1 - self.training.validation
         learned, watched = split(self.labels, share, by="facts", seed=self.training.seed)
-        if not learned.total or not watched.total:
-            raise DataError(
-                f"with a share of {self.training.validation} to watch, {self.labels.total} "
-                f"labelled facts leave {learned.total} to learn from and {watched.total} to watch"
-            )
-        return learned, watched
+        return (learned, watched) if learned.total and watched.total else (self.labels, None)

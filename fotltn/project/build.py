@@ -136,9 +136,9 @@ def build_from_disk(config: Config, more: InMemory = NOTHING) -> Built:
     if refusal := "; ".join(obstacles(config, first)):
         text = f"a model of prepared data cannot have weights for each trace or time: {refusal}"
         raise DataError(text, hint=TRAVELS)
-    world, total = centred(worlds, config, first)
+    world, total, watches = centred(worlds, config, first)
     grounding = placed_networks(config, world, more)
-    stream = DiskStream(worlds, config, grounding, total)
+    stream = DiskStream(worlds, config, grounding, total, watches)
     labels, watched = watched_apart(config, world, 0)
     world = replace(world, labels=labels, watched=watched)
     settings = {"prepared": worlds.prepared.digest()}

@@ -156,23 +156,19 @@ class DiskStream:
         config: the project, with the inputs of networks settled.
         grounding: the networks.
         total: the number of labelled facts to learn from.
+        watches: whether some labelled facts are for validation.
     """
 
     worlds: DiskWorlds
     config: Config
     grounding: Grounding
     total: int
+    watches: bool
 
     @property
     def count(self) -> int:
         """How many blocks there are."""
         return self.worlds.count
-
-    @property
-    def watches(self) -> bool:
-        """Whether some labelled facts are for validation."""
-        split = self.config.data.split
-        return self.config.training.validation > 0 or (split is not None and bool(split.validation))
 
     def read(self, number: int) -> StreamedBlock:
         """Read a block."""
@@ -235,13 +231,18 @@ class _Moments:
         return Centring(self.mean, spread, torch.cat(self.rows) if self.rows else None)
 
 
-def centred(worlds: DiskWorlds, config: Config, first: World) -> tuple[World, int]:
-    """Return the first world with the means and spreads of all blocks, and the number of labels."""
+def centred(worlds: DiskWorlds, config: Config, first: World) -> tuple[World, int, bool]:
+    """Return the first world with the means and spreads of all blocks, and what is labelled.
+
+    That is the number of labels to learn from, and whether there are labels to watch.
+    """
     moments: dict[str, _Moments] = {}
-    total = 0
+    total, watches = 0, False
     for number in range(worlds.count):
         world = first if number == 0 else worlds.world(number)
-        total += watched_apart(config, world, number)[0].total
+        learned, watched = watched_apart(config, world, number)
+        total += learned.total
+        watches |= watched is not None and watched.total > 0
         for sort, how in config.inputs.items():
             seen = seen_of(sort, how, world)
             if seen.values is None:
@@ -253,4 +254,4 @@ def centred(worlds: DiskWorlds, config: Config, first: World) -> tuple[World, in
     if not total and not worlds.theory.axioms:
         raise DataError("no block has a labelled fact to learn from, and there are no axioms")
     centring = {sort: of.centring() for sort, of in moments.items()}
-    return replace(first, centring=centring), total
+    return replace(first, centring=centring), total, watches

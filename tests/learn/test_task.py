@@ -7,6 +7,7 @@ import torch
 
 from fotltn import DataError
 from fotltn.grounding.labels import Labels
+from fotltn.learn.fit import fit
 from fotltn.learn.objective import FACTS_ONLY, Objective
 from fotltn.learn.optimisers import OPTIMISERS
 from fotltn.learn.satisfaction import Axioms
@@ -65,7 +66,6 @@ def test_optimisers_are_pytorchs():
         ({"known": one("Stop", [[0, 0, 0]], [1.5])}, "must be from 0 to 1"),
         ({"known": one("Stop", [[0, 0, 0]], [math.nan])}, "must be from 0 to 1"),
         ({"watched": one("Stop", [[0, 9, 0]])}, "outside its table"),
-        ({"watched": Labels({}, {})}, "no facts to watch"),
         (
             {"objective": Objective(axiom_weights={"A4": schedule(1, "w")})},
             "unknown axiom 'A4'; available: 'A1', 'A2', 'A3'",
@@ -124,11 +124,15 @@ def test_a_share_of_the_labels_is_watched():
     assert tasks.task().split()[1] is None
 
 
-def test_a_share_that_leaves_nothing_is_refused():
+@pytest.mark.parametrize(
+    "options", [{"validation": 0.1}, {"validation": 0.9}, {"watched": Labels({}, {})}]
+)
+def test_few_labels_are_all_learned_from(options):
     few = one("Stop", [[0, 0, 0], [0, 1, 0]], [1.0, 0.0])
-    with pytest.raises(
-        DataError, match=r"a share of 0\.1 to watch, 2 labelled facts leave 2 .* and 0"
-    ):
-        tasks.task(known=few, validation=0.1).split()
-    with pytest.raises(DataError, match="leave 0 to learn from and 2"):
-        tasks.task(known=few, validation=0.9).split()
+    task = tasks.task(known=few, epochs=2, **options)
+    assert task.split() == (few, None)
+    outcome = fit(task)
+    assert [epoch.watched for epoch in outcome.history] == [e.loss for e in outcome.history]
+    assert outcome.warnings == (
+        "too few labelled facts to watch some; the training loss decides when to stop",
+    )

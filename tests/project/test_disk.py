@@ -132,6 +132,13 @@ def test_other_data_are_another_task(tmp_path: Path) -> None:
         train(config, checkpoints=tmp_path / "c")
 
 
+def test_few_labels_on_disk_are_all_learned_from(tmp_path: Path) -> None:
+    toml = TOML.replace("[training]\n", "[training]\nvalidation = 0.001\n")
+    model = train(prepared(tmp_path, toml, size=2))
+    assert [epoch.watched for epoch in model.history] == [epoch.loss for epoch in model.history]
+    assert any("too few labelled facts to watch some" in text for text in model.warnings)
+
+
 @pytest.mark.slow
 def test_labels_are_drawn_once(tmp_path: Path) -> None:
     toml = TOML.replace("[training]\n", "[training]\nvalidation = 0.25\n")
