@@ -14,7 +14,8 @@ import pytest
 import torch
 import typer.main
 import typer.testing
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 # A program that is started in the background ignores Ctrl-C, and so would the programs it starts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -53,11 +54,17 @@ def _nothing_waits_for_the_disk():
         yield
 
 
+@given(st.none())
+def _first_example(_):
+    """Hypothesis sets itself up, and asks the collector of garbage who knows its generators."""
+
+
 def pytest_collection_finish():
     """What there is by now stays: the collector of garbage need not look at it again.
 
     Formulas, plans and graphs are many small objects; it looks for cycles among them less often.
     """
+    _first_example()
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)

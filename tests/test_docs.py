@@ -160,8 +160,6 @@ def test_python_runs(page, tmp_path, monkeypatch):
 @pytest.mark.filterwarnings("default")  # those of other packages are not ours
 @pytest.mark.parametrize("page", [p for p in PAGES if any(map(needed, blocks(p)))], ids=str)
 def test_python_that_needs_more_runs(page, tmp_path, monkeypatch):
-    for package in {name for block in blocks(page) for name in needed(block)}:
-        pytest.importorskip(package, reason=f"the page needs {package}, which is not installed")
     workspace(page, tmp_path)
     monkeypatch.chdir(tmp_path)
     run_python(blocks(page))

@@ -183,7 +183,8 @@ def _counted(parts: Sequence[Counts], implication: bool) -> CrispAudit:
     every = CrispAudit(*tally.numbers, unlabelled=tally.unlabelled)
     if not implication:
         return every
-    sums = [u.sum() for u in (counts.support, counts.held, counts.base_cells, counts.base_true)]
+    numbers = counts.support, counts.held, counts.base_cells, counts.base_true
+    sums = [np.asarray(u.sum()) for u in numbers]
     ratios = [None if np.isnan(u) else float(u) for u in measures(*sums)]
     return replace(
         every, support=int(sums[0]), confidence=ratios[0], base_rate=ratios[1], lift=ratios[2]

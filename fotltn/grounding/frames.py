@@ -17,7 +17,7 @@ from fotltn.grounding.read import TablePlace, read_file
 
 #: A table: a file name, a data frame, or a mapping from column names to cells. A data frame passes
 #: its columns to Arrow through `__arrow_c_stream__` (pyarrow, pandas, polars, Narwhals and DuckDB)
-#: or `__dataframe__` (Modin, and older frames); a lazy frame does so after `collect()`. A pair
+#: or `__dataframe__` (older frames); a lazy frame does so after `collect()`. A pair
 #: (place, table) is a table that has already been read.
 Source = Any
 

@@ -129,17 +129,18 @@ def minimal(table: Numbers, outputs: Numbers | Flags) -> MinimalAutomaton:
 def merged(table: Numbers, outputs: Numbers | Flags) -> Numbers:
     """Number classes of states; no run distinguishes states of one class. State 0 has class 0."""
     classes = np.unique(np.asarray(outputs), return_inverse=True, axis=0)[1].reshape(-1)
-    count = classes.max() + 1 if len(classes) else 0
+    count = int(classes.max()) + 1 if len(classes) else 0
     while True:
         keys = np.concatenate([classes[:, None], classes[table]], axis=1)
         classes = np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1)
         if classes.max() + 1 == count:
             break
-        count = classes.max() + 1
-    order = np.full(count, -1)
+        count = int(classes.max()) + 1
+    order: Numbers = np.full(count, -1)
     firsts = np.unique(classes, return_index=True)[1]
     order[np.argsort(firsts, kind="stable")] = np.arange(count)
-    return order[classes]
+    numbers: Numbers = order[classes]
+    return numbers
 
 
 def live(table: Numbers, accepts: Flags) -> Flags:

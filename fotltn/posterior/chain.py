@@ -115,7 +115,7 @@ class Chain:
         self._by_letter = torch.from_numpy(by_letter.reshape(-1)).to(device)
         self.open = torch.from_numpy(allowed).to(device)
         #: The number of states that have a first edge, a second one, and so on.
-        self.blocks = [int((degree > n).sum()) for n in range(max(1, degree.max(initial=0)))]
+        self.blocks = [int((degree > n).sum()) for n in range(max(1, int(degree.max(initial=0))))]
         # The edges of each state; the number of edges stands for none.
         edge = np.full((len(self.blocks), self.states), edges.shape[1])
         edge[turn[order], number[edges[0]]] = np.arange(edges.shape[1])

@@ -202,7 +202,10 @@ def test_the_usual_limits():
 
 #: Hides what Windows lacks, and puts something in place of what Windows has instead.
 WINDOWS = """
-import fcntl, importlib, os, pkgutil, shutil, sys, types
+import os, sys
+os.supports_dir_fd.clear()  # which the module for removing folders asks when it is loaded
+sys.modules.pop("shutil", None)
+import fcntl, importlib, pkgutil, shutil, types
 import pyarrow, pyarrow.csv, pyarrow.parquet, safetensors.torch, torch
 import jinja2, starlette, uvicorn, rich.progress, typer
 flock, LOCK_EX, LOCK_NB, LOCK_UN = fcntl.flock, fcntl.LOCK_EX, fcntl.LOCK_NB, fcntl.LOCK_UN
@@ -226,7 +229,6 @@ sys.modules["fcntl"] = None
 for name in ("O_DIRECTORY", "O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC"):
     delattr(os, name)
 os.O_BINARY = BINARY
-shutil._use_fd_functions = False
 """
 
 IMPORTS = """

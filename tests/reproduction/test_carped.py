@@ -29,7 +29,7 @@ def test_statistics_of_a_small_scene():
     assert list(found) == [*LEARNED, "Close"]
     assert found["Car"] == (2, 5)
     assert found["Ped"] == (3, 5)
-    assert found["Stop"] == (scene.stop.sum(), 20)
-    assert found["Crossing"] == (scene.crossing.sum(), 30)
-    assert found["Close"] == (2 * scene.close.sum(), 250)
+    assert found["Stop"] == (int(scene.stop.sum()), 20)
+    assert found["Crossing"] == (int(scene.crossing.sum()), 30)
+    assert found["Close"] == (2 * int(scene.close.sum()), 250)
     assert Count(1, 4).share == 0.25
