@@ -8,7 +8,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 
-.PHONY: demo figures pictures reproduce site test test-slow test-reliability test-torch test-triton test-wheel check format clean
+.PHONY: demo figures pictures reproduce site test test-slow test-reliability test-torch test-pythons test-triton test-wheel check format clean
 
 demo: $(STAMP)
 	@$(BIN)/python examples/crossing/demo.py
@@ -47,6 +47,9 @@ test-wheel: # the wheel in an empty environment, outside the checkout
 
 test-torch: # a part of the tests with the oldest and the newest PyTorch, or with one: TORCH=2.4.0
 	PYTHON=$(PYTHON) .ci/torch $(TORCH)
+
+test-pythons: # types and a part of the tests with each Python that is here: PYTHONS="3.12 3.13"
+	.ci/pythons $(PYTHONS)
 
 test-triton: $(STAMP) # the kernels for a GPU, without one
 	.ci/triton

@@ -7,8 +7,8 @@ Reports the lowest CPU time of short alternating rounds, on one thread.
 
 from __future__ import annotations
 
+import argparse
 import gc
-import sys
 import time
 from collections.abc import Callable
 
@@ -67,4 +67,6 @@ def main(path: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("theory")
+    main(parser.parse_args().theory)

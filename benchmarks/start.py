@@ -73,7 +73,7 @@ def follow(wheel: Path, folder: Path, environment: dict[str, str]) -> list[dict[
         if step.command.startswith(". "):
             active += f"{step.command} && "
             continue
-        command = step.command.replace("fotltn-VERSION-py3-none-any.whl", str(wheel))
+        command = step.command.replace("../fot-ltn", str(wheel))
         began, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
         done = subprocess.run(
             ["bash", "-c", active + command], cwd=folder, env=environment, check=False,

@@ -80,8 +80,8 @@ def test_versions_that_disagree_are_noticed(package, metadata, cited, changelog,
 
 
 @pytest.fixture(scope="module")
-def torch_record() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("torch_record", ROOT / ".ci/torch_record.py")
+def records() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("records", ROOT / ".ci/record.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -89,45 +89,71 @@ def torch_record() -> ModuleType:
     return module
 
 
-def test_the_readme_names_the_versions_of_pytorch_on_record(torch_record):
+def test_the_readme_names_the_versions_of_pytorch_on_record(records):
     record = json.loads(text("docs/torch.json"))
     ran = [run["torch"] for run in record["runs"]]
     (paragraph,) = (part for part in text("README.md").split("\n\n") if "docs/torch.json" in part)
     assert re.findall(NUMBER, paragraph) == ran  # from the oldest to the newest
-    assert ran[0] == torch_record.oldest()
+    assert ran[0] == records.oldest()
     assert all(run["failed"] == 0 < run["passed"] for run in record["runs"])
     (below,) = re.findall(r"^torch<2\.(\d+)$", text("constraints.txt"), re.MULTILINE)
     assert f"All tests run with PyTorch 2.{int(below) - 1}." in paragraph
 
 
-def test_tests_on_record_are_those_that_run():
-    listed = re.search(r"^tests=\((.*?)\)", text(".ci/torch"), re.MULTILINE | re.DOTALL)
+@pytest.mark.parametrize("name", ["torch", "pythons"])
+def test_tests_on_record_are_those_that_run(name):
+    listed = re.search(r"^tests=\((.*?)\)", text(f".ci/{name}"), re.MULTILINE | re.DOTALL)
     assert listed is not None
-    record = json.loads(text("docs/torch.json"))
+    record = json.loads(text(f"docs/{name}.json"))
     assert record["tests"] == listed[1].split()
     assert all((ROOT / name).exists() for name in record["tests"])
 
 
-def test_an_outcome_becomes_a_record(torch_record, tmp_path):
+def test_an_outcome_becomes_a_record(records, tmp_path):
     outcome = tmp_path / "tests.xml"
     suite = '<testsuite name="pytest" errors="1" failures="2" skipped="3" tests="10"/>'
     outcome.write_text(f"<testsuites>{suite}</testsuites>", "utf-8")
-    assert torch_record.counts(outcome) == {"passed": 4, "failed": 3, "skipped": 3}
+    assert records.counts(outcome) == {"passed": 4, "failed": 3, "skipped": 3}
 
 
-def test_a_later_run_replaces_those_of_its_version_and_of_other_tests(torch_record):
+def test_a_later_run_replaces_those_of_its_version_and_of_other_tests(records):
     def run(version: str, passed: int) -> dict[str, object]:
         return {"torch": version, "passed": passed}
 
     record: dict[str, Any] = {"runs": []}
     for one in (run("2.15.0", 1), run("2.4.0", 2), run("2.15.0", 3)):
-        record = torch_record.added(record, one, ["a.py"])
+        record = records.added(record, one, ["a.py"])
     assert record == {"tests": ["a.py"], "runs": [run("2.4.0", 2), run("2.15.0", 3)]}
-    record = torch_record.added(record, run("2.4.0", 4), ["a.py", "b.py"])
+    record = records.added(record, run("2.4.0", 4), ["a.py", "b.py"])
     assert record == {"tests": ["a.py", "b.py"], "runs": [run("2.4.0", 4)]}
 
 
-def test_the_oldest_version_is_written_in_full(torch_record, tmp_path):
+def test_of_pythons_the_last_run_of_each_minor_version_stays(records):
+    record: dict[str, Any] = {"runs": []}
+    for version in ("3.12.1", "3.11.7", "3.12.4"):
+        record = records.added(record, {"python": version}, ["a.py"], "python")
+    assert [run["python"] for run in record["runs"]] == ["3.11.7", "3.12.4"]
+
+
+def test_the_metadata_name_the_pythons_on_record():
+    project = tomllib.loads(text("pyproject.toml"))["project"]
+    runs = json.loads(text("docs/pythons.json"))["runs"]
+    assert all(run["failed"] == 0 < run["passed"] for run in runs)
+    named = [re.fullmatch(r"Programming Language :: Python :: (3\.\d+)", line)
+             for line in project["classifiers"]]  # fmt: skip
+    ran = [run["python"].rpartition(".")[0] for run in runs]
+    assert [one[1] for one in named if one is not None] == ran
+    assert project["requires-python"] == f">={ran[0]}"
+
+
+def test_authors_are_those_to_cite():
+    (author,) = tomllib.loads(text("pyproject.toml"))["project"]["authors"]
+    cited = re.search(r"^authors:\n  - name: (.*)$", text("CITATION.cff"), re.MULTILINE)
+    assert cited is not None
+    assert author["name"] == cited[1]
+
+
+def test_the_oldest_version_is_written_in_full(records, tmp_path):
     project = tmp_path / "project.toml"
     project.write_text('[project]\ndependencies = ["numpy>=1", "torch>=2.4"]\n', "utf-8")
-    assert torch_record.oldest(project) == "2.4.0"
+    assert records.oldest(project) == "2.4.0"

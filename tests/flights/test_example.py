@@ -18,7 +18,8 @@ import pytest
 
 from fotltn.cli.main import app
 from tests.cli.conftest import caller
-from tests.test_docs import assert_about, blocks, run
+from tests.test_docs import blocks
+from tests.test_docs_commands import assert_about, run
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE, PAGE = ROOT / "examples" / "flights", ROOT / "docs" / "flights.md"

@@ -1,7 +1,8 @@
-"""The record of tests with other versions of PyTorch, `docs/torch.json`.
+"""The records of tests with other versions, `docs/torch.json` and `docs/pythons.json`.
 
-python .ci/torch_record.py --oldest          the oldest supported version
-python .ci/torch_record.py FILE TESTS…       add the outcome that pytest wrote as JUnit's XML
+python .ci/record.py --oldest               the oldest supported version of PyTorch
+python .ci/record.py torch FILE TESTS…      add the outcome that pytest wrote as JUnit's XML
+python .ci/record.py python FILE TESTS…     the same, for this version of Python
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parent.parent
-RECORD = ROOT / "docs" / "torch.json"
+RECORDS = {"torch": ROOT / "docs" / "torch.json", "python": ROOT / "docs" / "pythons.json"}
 
 
 def oldest(project: Path = ROOT / "pyproject.toml") -> str:
@@ -35,12 +36,19 @@ def counts(outcome: Path) -> dict[str, int]:
     return {"passed": total - failed - skipped, "failed": failed, "skipped": skipped}
 
 
-def added(record: dict[str, Any], run: dict[str, Any], tests: list[str]) -> dict[str, Any]:
+def release(run: dict[str, Any], of: str) -> list[int]:
+    """The version of a run; of a version of Python, the first two parts."""
+    parts = [int(part) for part in run[of].split(".")]
+    return parts[:2] if of == "python" else parts
+
+
+def added(
+    record: dict[str, Any], run: dict[str, Any], tests: list[str], of: str = "torch"
+) -> dict[str, Any]:
     """The record with a run: others of the same tests stay, if they had another version."""
     same = record.get("tests") == tests
-    others = [one for one in record["runs"] if same and one["torch"] != run["torch"]]
-    runs = sorted([*others, run], key=lambda one: [int(part) for part in one["torch"].split(".")])
-    return {"tests": tests, "runs": runs}
+    others = [one for one in record["runs"] if same and release(one, of) != release(run, of)]
+    return {"tests": tests, "runs": sorted([*others, run], key=lambda one: release(one, of))}
 
 
 def main() -> None:
@@ -48,17 +56,20 @@ def main() -> None:
     if sys.argv[1:] == ["--oldest"]:
         sys.stdout.write(oldest() + "\n")
         return
-    outcome, *tests = sys.argv[1:]
-    torch = version("torch").partition("+")[0]
+    of, outcome, *tests = sys.argv[1:]
+    torch, python = version("torch").partition("+")[0], platform.python_version()
+    minor = ".".join(python.split(".")[:2])
+    commands = {"torch": f"test-torch TORCH={torch}", "python": f"test-pythons PYTHONS={minor}"}
     run = {
         "torch": torch,
-        "python": platform.python_version(),
+        "python": python,
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
-        "command": f"make test-torch TORCH={torch}",
+        "command": f"make {commands[of]}",
         **counts(Path(outcome)),
     }
-    record = json.loads(RECORD.read_text("utf-8")) if RECORD.exists() else {"runs": []}
-    RECORD.write_text(json.dumps(added(record, run, tests), indent=1) + "\n", "utf-8")
+    file = RECORDS[of]
+    record = json.loads(file.read_text("utf-8")) if file.exists() else {"runs": []}
+    file.write_text(json.dumps(added(record, run, tests, of), indent=1) + "\n", "utf-8")
 
 
 if __name__ == "__main__":
