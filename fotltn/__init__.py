@@ -25,8 +25,8 @@ from fotltn.semantics.laws import laws as laws
 from fotltn.syntax.formula import Formula as Formula
 from fotltn.syntax.load import load_theory as load
 from fotltn.syntax.load import parse_theory as parse
-from fotltn.syntax.load import save_theory as save
 from fotltn.syntax.parse import parse_formula as parse_formula
+from fotltn.syntax.show import save_theory as save
 from fotltn.syntax.show import show as show
 from fotltn.syntax.show import show_theory as show_theory
 from fotltn.syntax.theory import Theory as Theory
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     from fotltn.api import audit as audit
     from fotltn.api import cells as cells
     from fotltn.api import compile as compile
+    from fotltn.api import evaluate as evaluate
     from fotltn.api import inspect as inspect
     from fotltn.api import report as report
     from fotltn.api import rules as rules
     from fotltn.data import read as read
     from fotltn.data import tables as tables
-    from fotltn.evaluation import evaluate as evaluate
     from fotltn.grounding.measures import Entity as Entity
     from fotltn.grounding.measures import Measure as Measure
     from fotltn.grounding.wide import Wide as Wide
@@ -126,7 +126,7 @@ _LAZY = {
     "Classifier": "fotltn.project.classifier",
     "compile": "fotltn.api",
     "Entity": "fotltn.grounding.measures",
-    "evaluate": "fotltn.evaluation",
+    "evaluate": "fotltn.api",
     "inspect": "fotltn.api",
     "load_model": "fotltn.project.model",
     "load_project": "fotltn.project.find",

@@ -1,23 +1,39 @@
-"""Functions on a theory with data, or on a model: cells, audit, rules, report, pages."""
+"""Functions on a theory with data, or on a model: values, cells, audit, rules, report, pages."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import warnings
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
 from fotltn.analysis.truncation import End
 from fotltn.analysis.view import View
-from fotltn.data import checked_theory
-from fotltn.errors import DataError, missing
-from fotltn.evaluation import Evaluator, as_formula, over_traces
-from fotltn.logic.check import CheckedAxiom, CheckedTheory, check_formula
+from fotltn.arguments import AnyPath, names_of, public
+from fotltn.data import AnyFacts, tables_of
+from fotltn.errors import DataError, SemanticsError, missing, name_hint
+from fotltn.evaluation import Evaluator, Time, evaluate_core, over_traces, present, time_point
+from fotltn.logic.check import (
+    CheckedAxiom,
+    CheckedFormula,
+    CheckedTheory,
+    check,
+    check_formula,
+)
 from fotltn.plan.build import BUDGET
-from fotltn.semantics.config import CRISP, STABLE_PRODUCT, Semantics, semantics_of
+from fotltn.semantics.config import (
+    CRISP,
+    STABLE_PRODUCT,
+    Semantics,
+    check_threshold,
+    semantics_of,
+)
+from fotltn.semantics.from_tensors import tables_of_tensors
 from fotltn.semantics.tables import Tables
-from fotltn.syntax.formula import Formula
+from fotltn.syntax.load import AnyTheory
+from fotltn.syntax.parse import AnyFormula, formula_of
 from fotltn.syntax.theory import Axiom, Theory
 from fotltn.threads import entries, entry
 
@@ -25,16 +41,120 @@ if TYPE_CHECKING:
     from fotltn.analysis.audit_data import Audit
     from fotltn.analysis.cells import Cells
     from fotltn.analysis.rules import Rule
-    from fotltn.project.model import Model
+    from fotltn.project.find import AnyModel
     from fotltn.web.serve import Address
     from fotltn.web.sides import Side
 
 
 @entry
-def cells(
-    formula: str | Formula | Axiom,
-    data: Tables | Model,
+@public
+def evaluate(
+    formula: AnyFormula,
+    data: AnyFacts,
     *,
+    theory: AnyTheory | None = None,
+    semantics: str | Semantics = STABLE_PRODUCT,
+    p: float | None = None,
+    at: Time = 0,
+    threshold: float | None = None,
+    log: bool = False,
+    budget: int = BUDGET,
+    engine: bool = True,
+    **old: Any,
+) -> Tensor:
+    """Evaluate a formula on data; the result is differentiable with respect to the tables.
+
+    Args:
+        formula: text, a formula, or an axiom of a theory. Free variables become axes of the result.
+        data: tables, as `fotltn.read` and `fotltn.tables` return them. Or, for a formula on one
+            trace without a theory, a tensor (or array, or nested list) of degrees for each
+            predicate, of shape `(*arguments, time)`, or `(*arguments,)` if time does not matter.
+            Or, with a theory, facts as `fotltn.read` takes them.
+        theory: the declarations of the predicates, if the data are no tables.
+        semantics: a `Semantics`, or its name.
+        p: another exponent for its means.
+        at: a time point, or "all" for an axis of time at the end.
+        threshold: for the crisp semantics, the smallest degree that counts as true. Tables of a
+            model need none, because the model has thresholds.
+        log: return logarithms of degrees; under a log-space semantics, they do not underflow.
+        budget: bytes that intermediate results may take.
+        engine: False follows the equations step by step, on every combination of entities and
+            time. The values are the same up to rounding.
+        old: `lengths`, `functions`, `relations`, `constants`, `features` and `horizon`, which are
+            now arguments of `fotltn.tables`.
+
+    Returns:
+        A tensor of shape `(trace, *variables, time)`. The free variables are in order of
+        appearance, a single trace has no axis, and time has one with `at="all"` only. Points
+        beyond the end of a trace are NaN, or False if crisp.
+
+    Raises:
+        LimitError: the formula does not fit the budget.
+
+    >>> import fotltn as fot
+    >>> fot.evaluate("F p", {"p": [0.2, 0.6, 0.4]}, semantics="godel")
+    tensor(0.6000)
+    """
+    meaning = semantics_of(semantics, p)
+    check_threshold(threshold, meaning)
+    if log and meaning.boolean:
+        raise SemanticsError("Boolean truth has no logarithm")
+    checked, tables = _on(formula, data, theory, old)
+    point = None if isinstance(at, str) and at == "all" else time_point(at, tables)
+    value = evaluate_core(
+        checked.formula, tables, meaning, at=point, threshold=threshold, log=log, budget=budget,
+        engine=engine,
+    )  # fmt: skip
+    # Copy it: the value of an atom is its table, which the caller must not overwrite.
+    when: Time = "all" if point is None else point
+    return present(value, checked.free, tables, at=when, batched=not tables.single).clone()
+
+
+_OLD = ("lengths", "functions", "relations", "constants", "features", "horizon")
+
+
+def _on(
+    formula: AnyFormula, data: AnyFacts, theory: AnyTheory | None, old: Mapping[str, Any]
+) -> tuple[CheckedFormula, Tables]:
+    """Check a formula against data; return it with the data as tables."""
+    parsed = formula_of(formula)
+    known = None if theory is None else check(theory)
+    for name in old:
+        if name not in _OLD:
+            hint = name_hint(name, _OPTIONS)
+            raise TypeError(f"evaluate() got an unexpected keyword argument '{name}'; {hint}")
+    if old:
+        warnings.warn(
+            f"evaluate(…, {next(iter(old))}=…) is deprecated: build the data with "
+            "fotltn.tables(theory, …)",
+            DeprecationWarning,
+            stacklevel=4,
+        )
+    if not isinstance(data, Mapping) or "predicate" in data:
+        if old:
+            raise DataError(
+                f"'{next(iter(old))}' cannot be combined with tables, which already have it"
+            )
+        tables = tables_of(data, known)
+        return check_formula(parsed, tables.signature), tables
+    signature = None if known is None else known.signature
+    constants = () if signature else tuple(old.get("constants") or ())
+    checked = check_formula(parsed, signature, constants=constants)
+    return checked, tables_of_tensors(
+        checked.signature, data, used=checked.formula, declared=known is not None, **old
+    )
+
+
+_OPTIONS = ("theory", "semantics", "p", "at", "threshold", "log", "budget", "engine")
+
+
+@entry
+@public
+def cells(
+    formula: AnyFormula,
+    data: AnyFacts,
+    *,
+    theory: AnyTheory | None = None,
     semantics: str | Semantics | None = None,
     p: float | None = None,
     threshold: float | None = None,
@@ -46,8 +166,11 @@ def cells(
     a repair.
 
     Args:
-        formula: an axiom of a theory, a formula or its text, or the name of an axiom of a model.
-        data: tables, or a model.
+        formula: an axiom of a theory, a formula or its text, or the name of an axiom of the theory
+            or of a model.
+        data: tables; a model, or the path of its folder or project; degrees by predicate, as in
+            `evaluate`; or, with a theory, facts as `fotltn.read` takes them.
+        theory: the declarations of the predicates, if the data are facts, and the axioms.
         semantics: the semantics; by default, that of the model, or "stable-product".
         p: another exponent for the means of the semantics.
         threshold: the smallest degree that counts as true in two-valued logic; by default, the
@@ -65,16 +188,34 @@ def cells(
     >>> worst.time, round(worst.value, 2)
     (1, 0.5)
     """
-    view = View(data) if isinstance(data, Tables) else data.view()
-    view = view.under(semantics=semantics, p=p, threshold=threshold, end=end)
+    view = _view(formula, data, theory).under(
+        semantics=semantics, p=p, threshold=threshold, end=end
+    )
     if isinstance(formula, str) and formula in {axiom.name for axiom in view.theory.axioms}:
         return view.cells(formula)
     signature = view.tables.signature
-    if isinstance(formula, Axiom):
-        core = check_formula(formula.formula, signature).formula
-        axiom = CheckedAxiom(formula.name, core, formula.weight, formula.formula, formula.hard)
+    checked = check_formula(formula, signature)
+    if isinstance(formula, Axiom | CheckedAxiom):
+        source = formula_of(formula)
+        axiom = CheckedAxiom(formula.name, checked.formula, formula.weight, source, formula.hard)
         return view.cells(axiom)
-    return view.cells(check_formula(as_formula(formula), signature))
+    return view.cells(checked)
+
+
+def _view(formula: AnyFormula, data: AnyFacts, theory: AnyTheory | None) -> View:
+    """Return data as a view: of a model, of a theory with facts, or of tables alone."""
+    if isinstance(data, View):
+        return data
+    if not isinstance(data, Tables | Mapping):
+        from fotltn.project.find import is_kept, model_at
+
+        if is_kept(data):
+            return model_at(data).view()
+    if theory is None:
+        tables = data if isinstance(data, Tables) else _on(formula, data, None, {})[1]
+        return View(tables)
+    known = check(theory)
+    return View(tables_of(data, known), theory=known)
 
 
 @entries
@@ -115,9 +256,10 @@ class CompiledTheory:
 
 
 @entry
+@public
 def compile(
-    theory: Theory | CheckedTheory,
-    data: Tables,
+    theory: AnyTheory,
+    data: AnyFacts,
     *,
     semantics: str | Semantics = STABLE_PRODUCT,
     p: float | None = None,
@@ -129,8 +271,8 @@ def compile(
     Use it in your own training loop, where axioms are evaluated again and again on new degrees.
 
     Args:
-        theory: the axioms.
-        data: the tables to plan for.
+        theory: the axioms: a theory, its file or its text.
+        data: the tables to plan for, or facts as `fotltn.read` takes them.
         semantics: the semantics of the axioms.
         p: another exponent for the means of the semantics.
         budget: the bytes that intermediate results may use.
@@ -148,15 +290,17 @@ def compile(
     {'A': tensor(0.5000)}
     """
     meaning = semantics_of(semantics, p)
-    return CompiledTheory(checked_theory(theory), data, meaning, budget, backend)
+    known = check(theory)
+    return CompiledTheory(known, tables_of(data, known), meaning, budget, backend)
 
 
 @entry
+@public
 def audit(
-    theory: Theory | CheckedTheory | Model,
-    data: Tables | None = None,
+    theory: AnyTheory | AnyModel,
+    data: AnyFacts = None,
     *,
-    learned: Collection[str] = (),
+    learned: Collection[str] | str = (),
     semantics: str | Semantics | None = None,
     p: float | None = None,
     threshold: float | None = None,
@@ -168,8 +312,9 @@ def audit(
     true, or because predictions that know nothing satisfy it as well.
 
     Args:
-        theory: the axioms; or a model, which has its own data.
-        data: the tables.
+        theory: the axioms: a theory, its file or its text. Or, without data, a model, or the path
+            of its folder or project, which has its own data.
+        data: the tables, or facts as `fotltn.read` takes them.
         learned: predicates that are predictions rather than facts.
         semantics: the semantics of the axioms.
         p: another exponent for the means of the semantics.
@@ -185,17 +330,24 @@ def audit(
     [('vacuous', None)]
     """
     if not isinstance(theory, Theory | CheckedTheory):
-        return theory.audit(threshold=threshold, end=end)
+        from fotltn.project.find import is_kept, model_at
+
+        if is_kept(theory):
+            if data is not None:
+                raise DataError("a model has its own data", hint="fotltn.audit(model.apply(data))")
+            return model_at(theory).audit(threshold=threshold, end=end)
+    known = check(theory)
     if data is None:
         raise DataError("an audit needs data: fotltn.audit(theory, data)")
-    view = View(data, theory=checked_theory(theory), learned=tuple(learned))
+    view = View(tables_of(data, known), theory=known, learned=tuple(names_of(learned)))
     return view.under(semantics=semantics, p=p, threshold=threshold, end=end).audit()
 
 
 @entry
+@public
 def rules(
-    theory: Theory | CheckedTheory,
-    data: Tables,
+    theory: AnyTheory,
+    data: AnyFacts,
     *,
     traces: Sequence[int] | None = None,
     semantics: str | Semantics = CRISP,
@@ -209,8 +361,8 @@ def rules(
     Use it to see whether data support your rules before you train with them.
 
     Args:
-        theory: the rules.
-        data: the tables.
+        theory: the rules: a theory, its file or its text.
+        data: the tables, or facts as `fotltn.read` takes them.
         traces: the numbers of the traces to count; None for all.
         semantics: "crisp" counts cells; others sum degrees.
         threshold: the smallest degree that counts as true; by default, the model's, or 0.5.
@@ -226,14 +378,16 @@ def rules(
     >>> rule.overall.support, rule.overall.confidence.value
     (2.0, 1.0)
     """
-    view = View(data, threshold=threshold, end=end, theory=checked_theory(theory))
+    known = check(theory)
+    view = View(tables_of(data, known), threshold=threshold, end=end, theory=known)
     return tuple(view.rules(traces=traces, semantics=semantics, resamples=resamples, seed=seed))
 
 
 @entry
+@public
 def report(
-    model: Model,
-    path: Path | str = "report.html",
+    model: AnyModel,
+    path: AnyPath = "report.html",
     *,
     threshold: float | None = None,
     force: bool = False,
@@ -243,7 +397,7 @@ def report(
     Use it to send results to others: the file opens offline, without fotltn.
 
     Args:
-        model: the model.
+        model: the model, or the path of its folder or project.
         path: the file.
         threshold: the smallest degree that counts as true in two-valued logic; by default, the
             model's, or 0.5.
@@ -259,24 +413,32 @@ def report(
     >>> fot.report(model, "crossing.html").name
     'crossing.html'
     """
+    from fotltn.project.find import model_at
     from fotltn.reporting.html import check_packages, check_place, write_page
+
+    path = Path(path)
 
     check_packages()
     check_place(path, force=force)
     from fotltn.reporting.model_report import model_content, model_page
 
-    content = model_content(model, Path(path).stem, threshold=threshold)
+    content = model_content(model_at(model), path.stem, threshold=threshold)
     return write_page(model_page(content), path, force=force)
 
 
 @entry
+@public
 def inspect(
-    model: Model, *, port: int | None = None, threshold: float | None = None, end: End | None = None
+    model: AnyModel,
+    *,
+    port: int | None = None,
+    threshold: float | None = None,
+    end: End | None = None,
 ) -> None:
     r"""Serve pages to explore a model in a browser, until Ctrl-C.
 
     Args:
-        model: the model.
+        model: the model, or the path of its folder or project.
         port: the port; by default, a free one.
         threshold: the smallest degree that counts as true in two-valued logic; by default, the
             model's, or 0.5.
@@ -291,6 +453,9 @@ def inspect(
     >>> model = fot.train(theory, facts=facts, learn=["Stop"], training={"epochs": 2})
     >>> fot.inspect(model)  # doctest: +SKIP
     """
+    from fotltn.project.find import model_at
+
+    model = model_at(model)
     try:
         from fotltn.web.serve import new_token, serve
         from fotltn.web.sides import side_of

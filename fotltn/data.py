@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -11,11 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fotltn.errors import DataError, DataWarning, name_hint
+from fotltn.arguments import names_of, public
+from fotltn.errors import DataError, DataWarning, name_hint, shown
 from fotltn.grounding.clock import Clock, clock_of
 from fotltn.grounding.dense import tables_of_facts
 from fotltn.grounding.facts import Facts
-from fotltn.grounding.frames import Source
+from fotltn.grounding.frames import Source, is_frame
 from fotltn.grounding.merge import Conflict
 from fotltn.grounding.wide import Sources, Wide, read_wide
 from fotltn.logic import core as c
@@ -23,17 +25,18 @@ from fotltn.logic.check import CheckedTheory, check
 from fotltn.logic.signature import Signature
 from fotltn.semantics.from_tensors import tables_of_tensors
 from fotltn.semantics.tables import Names, Tables
-from fotltn.syntax.theory import Theory
+from fotltn.syntax.load import AnyTheory
 from fotltn.threads import entry
 
 
 @entry
+@public
 def read(
-    theory: Theory | CheckedTheory,
+    theory: AnyTheory,
     *sources: Source,
     wide: Iterable[Wide] | Wide = (),
     horizon: int | None = None,
-    local: Sequence[str] = (),
+    local: Sequence[str] | str = (),
     presence: Sequence[str] | str = (),
     on_conflict: Conflict = "error",
     step: str | float | None = None,
@@ -47,9 +50,10 @@ def read(
     stored.
 
     Args:
-        theory: the declarations of the predicates and functions.
+        theory: the declarations of the predicates and functions: a theory, its file or its text.
         sources: tables with a row for each fact (columns `predicate`, `arg1` …, `time`, `trace`,
             `truth`): CSV or Parquet files by name, data frames, or mappings from columns to lists.
+            Wide tables may be among them.
         wide: tables with a row for each entity and time point, and a column for each predicate.
         horizon: the number of time points of every trace; by default, a trace ends with its last
             fact.
@@ -79,17 +83,18 @@ def read(
     >>> data.names.entities, data.horizon
     ({'car': ('ego',)}, 3)
     """
-    listed = [wide] if isinstance(wide, Wide) else list(wide)
-    named = [presence] if isinstance(presence, str) else presence
+    sources, among = apart(sources)
+    listed = [*among, *apart(wide)[1]]
+    named, local = names_of(presence), names_of(local)
     facts, tables = stated(
-        checked_theory(theory), sources, wide=listed, horizon=horizon, local=local, presence=named,
+        check(theory), sources, wide=listed, horizon=horizon, local=local, presence=named,
         on_conflict=on_conflict, clock=clock_of(step, origin, timezone), dtype=dtype,
     )  # fmt: skip
     for warning in facts.warnings:
-        warnings.warn(warning.message, DataWarning, stacklevel=2)
+        warnings.warn(warning.message, DataWarning, stacklevel=3)
     settings = {
         "horizon": horizon, "local": [*local], "on_conflict": on_conflict, "step": step,
-        "origin": origin, "timezone": timezone, "presence": presence,
+        "origin": origin, "timezone": timezone, "presence": named,
     }  # fmt: skip
     said = {name: value for name, value in settings.items() if value not in (None, [], ())}
     return replace(tables, sources=Sources(sources, tuple(listed), said))
@@ -137,8 +142,9 @@ def _sort_of_presence(name: str, signature: Signature) -> str:
 
 
 @entry
+@public
 def tables(
-    theory: Theory | CheckedTheory,
+    theory: AnyTheory,
     values: Mapping[str, Any] | None = None,
     /,
     *,
@@ -156,7 +162,8 @@ def tables(
     Use it for degrees that a program computes; gradients pass through. `read` is for stated facts.
 
     Args:
-        theory: the declarations of the predicates, functions and relations.
+        theory: the declarations of the predicates, functions and relations: a theory, its file or
+            its text.
         values: tables by name, for names that cannot be Python arguments.
         lengths: the number of time points of each trace in a batch. With it, each table begins with
             an axis for traces.
@@ -181,7 +188,7 @@ def tables(
     >>> fot.evaluate(theory["A"], data)
     tensor(1.)
     """
-    signature = checked_theory(theory).signature
+    signature = check(theory).signature
     every = {**(values or {}), **named}
     known = {**signature.predicates, **signature.functions, **signature.relations}
     for name in every:
@@ -217,13 +224,53 @@ def tables(
     )
 
 
-def checked_theory(theory: Theory | CheckedTheory) -> CheckedTheory:
-    """Check a theory, unless it is already checked."""
-    if isinstance(theory, CheckedTheory):
-        return theory
-    if not isinstance(theory, Theory):
-        raise DataError(f"expected a theory from fotltn.load or fotltn.parse, not {theory!r:.60}")
-    return check(theory)
+def apart(facts: Any) -> tuple[tuple[Source, ...], tuple[Wide, ...]]:
+    """Return the long and the wide tables among facts: one table, or a list of them.
+
+    Raises:
+        DataError: it is neither.
+    """
+    single = isinstance(facts, str | os.PathLike | Mapping | Wide) or is_frame(facts)
+    try:
+        listed = [facts] if single else list(facts)
+    except TypeError:
+        listed = None
+    if listed is None or isinstance(facts, bytes):
+        raise DataError(
+            f"expected tables of facts, not {shown(facts)}",
+            hint="a table is a file by name, a data frame, a mapping from columns to lists, or a "
+            "fotltn.Wide",
+        )
+    wide = tuple(one for one in listed if isinstance(one, Wide))
+    return tuple(one for one in listed if not isinstance(one, Wide)), wide
+
+
+#: Facts in any form that functions take.
+AnyFacts = Any
+
+
+def tables_of(facts: AnyFacts, theory: CheckedTheory | None) -> Tables:
+    """Return facts as tables: tables as they are, and what `read` takes, one or a list of them.
+
+    A mapping whose keys the theory declares holds degrees, as `tables` takes them.
+
+    Raises:
+        FotError: the facts are wrong, or there is no theory that declares their predicates.
+    """
+    if isinstance(facts, Tables):
+        return facts
+    if theory is None:
+        raise DataError(
+            f"expected tables, not {shown(facts)}: facts alone do not declare their predicates",
+            hint="pass theory=…, or the tables that fotltn.read(theory, facts) returns",
+        )
+    if isinstance(facts, Mapping):
+        signature = theory.signature
+        declared = {*signature.predicates, *signature.functions, *signature.relations}
+        if not declared.isdisjoint(name for name in facts if isinstance(name, str)):
+            return tables(theory, facts)
+    long, wide = apart(facts)
+    return read(theory, *long, wide=wide)
 
 
 def _mask(sort: str, mask: Any, made: Tables) -> Tensor:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
+from fotltn.arguments import whole_number
 from fotltn.decisions import two_valued
 from fotltn.engine import (
     Compiled,
@@ -24,9 +24,8 @@ from fotltn.engine import (
     sizes_of,
     with_gradients,
 )
-from fotltn.errors import BuildError, DataError, LimitError, SemanticsError
+from fotltn.errors import DataError, LimitError, SemanticsError
 from fotltn.logic import core as c
-from fotltn.logic.check import CheckedFormula, check, check_formula
 from fotltn.logic.parts import predicates_in
 from fotltn.logic.signature import Signature
 from fotltn.plan.blocks import Costs, layout
@@ -36,122 +35,14 @@ from fotltn.plan.plan import Plan
 from fotltn.plan.sizes import Sizes
 from fotltn.semantics import crisp_rows, reference
 from fotltn.semantics.by_trace import joined_values, shared
-from fotltn.semantics.config import STABLE_PRODUCT, Semantics, check_threshold, semantics_of
-from fotltn.semantics.from_tensors import tables_of_tensors, whole_number
+from fotltn.semantics.config import Semantics
 from fotltn.semantics.logspace import to_log
 from fotltn.semantics.operators import operators
 from fotltn.semantics.sparse import SparseTable
 from fotltn.semantics.tables import Tables, Value
-from fotltn.syntax.formula import Formula
-from fotltn.syntax.parse import parse_formula
-from fotltn.syntax.theory import Axiom, FunctionDecl, PredicateDecl, Theory
-from fotltn.threads import entry
+from fotltn.syntax.theory import FunctionDecl, PredicateDecl
 
 Time = int | Literal["all"]
-
-
-@entry
-def evaluate(
-    formula: str | Formula | Axiom,
-    data: Tables | Mapping[str, Any],
-    *,
-    semantics: str | Semantics = STABLE_PRODUCT,
-    p: float | None = None,
-    at: Time = 0,
-    threshold: float | None = None,
-    log: bool = False,
-    budget: int = BUDGET,
-    engine: bool = True,
-    **old: Any,
-) -> Tensor:
-    """Evaluate a formula on data; the result is differentiable with respect to the tables.
-
-    Args:
-        formula: text, a formula, or an axiom of a theory. Free variables become axes of the result.
-        data: tables, as `fotltn.read` and `fotltn.tables` return them. Or, for a formula on one
-            trace without a theory, a tensor (or array, or nested list) of degrees for each
-            predicate, of shape `(*arguments, time)`, or `(*arguments,)` if time does not matter.
-        semantics: a `Semantics`, or its name.
-        p: another exponent for its means.
-        at: a time point, or "all" for an axis of time at the end.
-        threshold: for the crisp semantics, the smallest degree that counts as true. Tables of a
-            model need none, because the model has thresholds.
-        log: return logarithms of degrees; under a log-space semantics, they do not underflow.
-        budget: bytes that intermediate results may take.
-        engine: False follows the equations step by step, on every combination of entities and
-            time. The values are the same up to rounding.
-        old: `theory`, `lengths`, `functions`, `relations`, `constants`, `features` and `horizon`,
-            which are now arguments of `fotltn.tables`.
-
-    Returns:
-        A tensor of shape `(trace, *variables, time)`. The free variables are in order of
-        appearance, a single trace has no axis, and time has one with `at="all"` only. Points
-        beyond the end of a trace are NaN, or False if crisp.
-
-    Raises:
-        LimitError: the formula does not fit the budget.
-
-    >>> evaluate("F p", {"p": [0.2, 0.6, 0.4]}, semantics="godel")
-    tensor(0.6000)
-    """
-    meaning = semantics_of(semantics, p)
-    check_threshold(threshold, meaning)
-    if log and meaning.boolean:
-        raise SemanticsError("Boolean truth has no logarithm")
-    checked, tables = _on(formula, data, old)
-    point = None if isinstance(at, str) and at == "all" else time_point(at, tables)
-    value = evaluate_core(
-        checked.formula, tables, meaning, at=point, threshold=threshold, log=log, budget=budget,
-        engine=engine,
-    )  # fmt: skip
-    # Copy it: the value of an atom is its table, which the caller must not overwrite.
-    when: Time = "all" if point is None else point
-    return present(value, checked.free, tables, at=when, batched=not tables.single).clone()
-
-
-def as_formula(formula: str | Formula | Axiom) -> Formula:
-    """Return a formula, also from its text or from an axiom."""
-    parsed = parse_formula(formula) if isinstance(formula, str) else formula
-    parsed = parsed.formula if isinstance(parsed, Axiom) else parsed
-    if not isinstance(parsed, Formula):
-        raise BuildError(f"expected a formula, its text or an axiom, not {parsed!r:.60}")
-    return parsed
-
-
-_OLD = ("theory", "lengths", "functions", "relations", "constants", "features", "horizon")
-
-
-def _on(
-    formula: str | Formula | Axiom, data: Tables | Mapping[str, Any], old: Mapping[str, Any]
-) -> tuple[CheckedFormula, Tables]:
-    """Check a formula against data; return it with the data as tables."""
-    parsed = as_formula(formula)
-    if unknown := [name for name in old if name not in _OLD]:
-        raise TypeError(f"evaluate() got an unexpected keyword argument '{unknown[0]}'")
-    if old:
-        warnings.warn(
-            f"evaluate(…, {next(iter(old))}=…) is deprecated: build the data with "
-            "fotltn.tables(theory, …)",
-            DeprecationWarning,
-            stacklevel=3,
-        )
-    if isinstance(data, Tables):
-        if old:
-            raise DataError(
-                f"'{next(iter(old))}' cannot be combined with tables, which already have it"
-            )
-        return check_formula(parsed, data.signature), data
-    theory = old.get("theory")
-    if isinstance(theory, Theory):
-        theory = check(theory)
-    signature = theory.signature if theory is not None else None
-    constants = old.get("constants") or {}
-    checked = check_formula(parsed, signature, constants=() if signature else tuple(constants))
-    more = {name: value for name, value in old.items() if name != "theory"}
-    tables = tables_of_tensors(
-        checked.signature, data, used=checked.formula, declared=theory is not None, **more
-    )
-    return checked, tables
 
 
 def evaluate_core(

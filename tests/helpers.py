@@ -12,15 +12,14 @@ import torch
 from torch import Tensor
 
 import fotltn
-from fotltn.data import checked_theory
-from fotltn.evaluation import Evaluator, as_formula
-from fotltn.logic.check import check_formula
+from fotltn.evaluation import Evaluator
+from fotltn.logic.check import check, check_formula
 from fotltn.semantics.config import STABLE_PRODUCT, semantics_of
 from fotltn.semantics.from_tensors import tables_of_tensors
 from fotltn.semantics.tables import Names, Tables
 from fotltn.syntax import formula as f
 from fotltn.syntax.operators import STRICT, Temporal
-from fotltn.syntax.parse import parse, parse_formula
+from fotltn.syntax.parse import formula_of, parse, parse_formula
 
 FUTURE = (Temporal.X, Temporal.WX, Temporal.F, Temporal.G, Temporal.U, Temporal.R)
 PAST = (Temporal.Y, Temporal.WY, Temporal.O, Temporal.H, Temporal.S, Temporal.T)
@@ -48,7 +47,7 @@ def tables_for(
 ) -> Tables:
     """Tables for a formula; where no theory declares its symbols, as the formula uses them."""
     parsed = parse_formula(formula) if isinstance(formula, str) else formula
-    signature = None if theory is None else checked_theory(theory).signature
+    signature = None if theory is None else check(theory).signature
     constants = () if signature else tuple(more.get("constants") or ())
     checked = check_formula(parsed, signature, constants=constants)
     return tables_of_tensors(
@@ -87,7 +86,7 @@ def planned(
     """
     names = "abc"[: len(tables)]
     data = tables_for(" & ".join(names), dict(zip(names, tables, strict=True)))
-    cores = {str(n): check_formula(as_formula(x), data.signature) for n, x in enumerate(formulas)}
+    cores = {str(n): check_formula(formula_of(x), data.signature) for n, x in enumerate(formulas)}
     meaning = semantics_of(options.pop("semantics", STABLE_PRODUCT), options.pop("p", None))
     evaluator = Evaluator(
         {n: x.formula for n, x in cores.items()}, meaning, None, engine=engine, **options

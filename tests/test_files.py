@@ -19,7 +19,8 @@ from fotltn.cli.new import make
 from fotltn.files import write_files
 from fotltn.project.scene import generate
 from fotltn.reporting.html import MARK, write_page
-from fotltn.syntax.load import parse_theory, save_theory
+from fotltn.syntax.load import parse_theory
+from fotltn.syntax.show import save_theory
 from reproduction.paper.sweep import append
 from reproduction.report import records
 from reproduction.report.records import record

@@ -23,10 +23,10 @@ REPRODUCTION = ROOT / "reproduction"
 
 #: Imports only point back along this order; `fotltn` is the package's own __init__.py.
 LAYERS = (
-    "errors", "format", "files", "strict_json", "memory", "stop", "threads", "sharing", "tree",
-    "syntax", "dsl", "logic", "semantics", "algebra", "kernels", "plan", "engine", "decisions",
-    "evaluation", "bindings", "grounding", "data", "monitor", "analysis", "posterior", "networks",
-    "learn", "project", "reporting", "web", "api",
+    "errors", "arguments", "format", "files", "strict_json", "memory", "stop", "threads", "sharing",
+    "tree", "syntax", "dsl", "logic", "semantics", "algebra", "kernels", "plan", "engine",
+    "decisions", "evaluation", "bindings", "grounding", "data", "monitor", "analysis", "posterior",
+    "networks", "learn", "project", "reporting", "web", "api",
     "fotltn",
     "cli", "__main__",
 )  # fmt: skip

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import torch
 
+from fotltn.arguments import public
 from fotltn.errors import name_hint
 from fotltn.grounding.beyond import Beyond, carried
 from fotltn.grounding.cells import A_TIME, Ints, times, where
@@ -30,6 +31,7 @@ from fotltn.logic.signature import Signature
 from fotltn.semantics.tables import Names
 
 
+@public
 @dataclass(frozen=True, slots=True, eq=False)
 class Wide:
     r"""Describe the columns of a wide table; columns that are not named here are not read.

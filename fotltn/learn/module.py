@@ -11,20 +11,22 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from fotltn.data import checked_theory
+from fotltn.arguments import public
+from fotltn.data import AnyFacts, tables_of
 from fotltn.errors import DataError, name_hint
 from fotltn.evaluation import over_traces
 from fotltn.kernels.tracing import is_transformed
 from fotltn.learn.objective import AxiomsBy, Objective
 from fotltn.learn.satisfaction import Axioms
 from fotltn.learn.schedule import schedule
-from fotltn.logic.check import CheckedTheory
+from fotltn.logic.check import check
 from fotltn.plan.build import BUDGET
 from fotltn.semantics.config import STABLE_PRODUCT, Semantics, semantics_of
 from fotltn.semantics.from_tensors import TableShapes, as_table, check_degrees, check_results
 from fotltn.semantics.sparse import SparseTable
 from fotltn.semantics.tables import Tables, within
-from fotltn.syntax.theory import FunctionDecl, PredicateDecl, Theory
+from fotltn.syntax.load import AnyTheory
+from fotltn.syntax.theory import FunctionDecl, PredicateDecl
 from fotltn.threads import entries
 
 #: The maximum number of planned table shapes; the least recently used are dropped.
@@ -73,8 +75,8 @@ class AxiomLoss(nn.Module):
     calls only run the plan. The module has no parameters.
 
     Args:
-        theory: the axioms, and the declarations of the tables.
-        data: tables that do not change, from `fotltn.read` or `fotltn.tables`: given facts,
+        theory: the axioms, and the declarations of the tables: a theory, its file or its text.
+        data: tables that do not change, or facts as `fotltn.read` takes them: given facts,
             functions, relations, names of entities. A call may replace some of them. Data of a
             single trace hold for all traces of a call.
         semantics: the semantics of the axioms, or its name.
@@ -100,10 +102,11 @@ class AxiomLoss(nn.Module):
     (0.548, [False, True, True])
     """
 
+    @public
     def __init__(
         self,
-        theory: Theory | CheckedTheory,
-        data: Tables | None = None,
+        theory: AnyTheory,
+        data: AnyFacts = None,
         *,
         semantics: str | Semantics = STABLE_PRODUCT,
         p: float | None = None,
@@ -116,10 +119,9 @@ class AxiomLoss(nn.Module):
     ) -> None:
         """Check the settings; the axioms are planned when tables arrive."""
         super().__init__()
-        self.theory = checked_theory(theory)
-        if data is not None and not isinstance(data, Tables):
-            raise DataError(f"expected data from fotltn.read or fotltn.tables, not {data!r:.60}")
-        self.data = Tables({}, torch.ones(1, dtype=torch.int64), 1, {}) if data is None else data
+        self.theory = check(theory)
+        nothing = Tables({}, torch.ones(1, dtype=torch.int64), 1, {})
+        self.data = nothing if data is None else tables_of(data, self.theory)
         if by == "none" or not self.theory.axioms:
             raise DataError("there is nothing to minimise: the theory has no axioms")
         self.objective = Objective(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, assert_never
 
+from fotltn.arguments import public
 from fotltn.errors import (
     CheckError,
     DataError,
@@ -23,6 +24,8 @@ from fotltn.logic.scope import OpenSort, Scope, ScopedVariable, Symbols
 from fotltn.logic.signature import Signature, build_signature
 from fotltn.syntax import formula as f
 from fotltn.syntax import theory as th
+from fotltn.syntax.load import AnyTheory, theory_of
+from fotltn.syntax.parse import AnyFormula, formula_of
 from fotltn.syntax.show import theory_html
 from fotltn.tree import children, events, written_out
 
@@ -89,14 +92,15 @@ class CheckedTheory:
         return theory_html(self.source)
 
 
-def check(theory: th.Theory, *, used: Collection[str] = ()) -> CheckedTheory:
+@public
+def check(theory: AnyTheory, *, used: Collection[str] = ()) -> CheckedTheory:
     r"""Check a theory.
 
     Use it to see all errors and warnings of a theory before there are data; functions that
     evaluate or learn check their theory themselves.
 
     Args:
-        theory: the theory.
+        theory: the theory, its file or its text; a checked theory is returned as it is.
         used: names that something other than the axioms uses, to avoid a warning.
 
     Raises:
@@ -107,6 +111,9 @@ def check(theory: th.Theory, *, used: Collection[str] = ()) -> CheckedTheory:
     >>> [axiom.name for axiom in fot.check(theory).axioms]
     ['Obey']
     """
+    if isinstance(theory, CheckedTheory):
+        return theory
+    theory = theory_of(theory)
     signature, diagnostics = build_signature(theory.declarations)
     symbols = Symbols(signature)
     symbols.used.update(used)
@@ -135,9 +142,10 @@ def check(theory: th.Theory, *, used: Collection[str] = ()) -> CheckedTheory:
     return CheckedTheory(signature, tuple(axioms), tuple(diagnostics))
 
 
+@public
 def check_formula(
-    formula: f.Formula | str,
-    signature: Signature | th.Theory | CheckedTheory | None = None,
+    formula: AnyFormula,
+    signature: Signature | AnyTheory | None = None,
     *,
     constants: Collection[str] = (),
     sorts: Mapping[str, str] | None = None,
@@ -145,8 +153,9 @@ def check_formula(
     """Check one formula, which may have free variables.
 
     Args:
-        formula: the formula, or its text.
-        signature: the symbols that it may use, or a theory that declares them. Without one,
+        formula: the formula, its text or an axiom.
+        signature: the symbols that it may use, or a theory that declares them, as a path, a text
+            or itself. Without one,
             predicates, functions, relations and sorts are inferred from the formula.
         constants: names that stand for entities, not free variables, unless they are bound.
         sorts: the sorts of free variables, if their use does not determine them.
@@ -160,14 +169,9 @@ def check_formula(
     >>> [variable.name for variable in checked.free]
     ['x', 'y']
     """
-    if isinstance(formula, str):
-        from fotltn.syntax.parse import parse_formula
-
-        formula = parse_formula(formula)
-    if isinstance(signature, th.Theory):
-        signature = check(signature)
-    if isinstance(signature, CheckedTheory):
-        signature = signature.signature
+    formula = formula_of(formula)
+    if signature is not None and not isinstance(signature, Signature):
+        signature = check(signature).signature
     symbols = Symbols(signature or Signature(), infer=signature is None)
     for name in constants:
         symbols.constants.setdefault(name, OpenSort())

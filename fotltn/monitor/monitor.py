@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from fotltn.arguments import public
 from fotltn.errors import DataError, Diagnostic, LimitError
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedAxiom, CheckedTheory
@@ -35,7 +36,7 @@ from fotltn.monitor.steps import Fact, Header, StepInput, TraceStep, header_of
 from fotltn.monitor.unseen import count_variables, tells_apart
 from fotltn.monitor.verdicts import State, States, ValueBounds, Verdict
 from fotltn.semantics.config import STABLE_PRODUCT, Semantics, check_share, named
-from fotltn.syntax.theory import Theory
+from fotltn.syntax.load import AnyTheory
 from fotltn.threads import entries
 from fotltn.tree import postorder
 
@@ -63,9 +64,10 @@ class Monitor(StepLoop[States]):
     ['open', 'violated']
     """
 
+    @public
     def __init__(
         self,
-        theory: Theory | CheckedTheory,
+        theory: AnyTheory,
         *,
         entities: Mapping[str, Sequence[str]] | None = None,
         header: Header | Mapping[str, Any] | str | None = None,
@@ -79,7 +81,7 @@ class Monitor(StepLoop[States]):
         """Begin before the first step.
 
         Args:
-            theory: the axioms to follow.
+            theory: the axioms to follow: a theory, its file or its text.
             entities: the names, by sort, of entities known from the start. Others may come.
             header: entities with static facts and values, in place of `entities`: an object with
                 the keys of a first line, or that line itself.
@@ -95,7 +97,7 @@ class Monitor(StepLoop[States]):
             DataError: the header does not fit the theory.
         """
         super().__init__(header, horizon)
-        checked = check_theory(theory) if isinstance(theory, Theory) else theory
+        checked = check_theory(theory)
         check_share(threshold)
         if values_every is not None and values_every < 1:
             raise DataError(f"values come every step or less often, not every {values_every} steps")

@@ -7,11 +7,15 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from fotltn.arguments import public
+from fotltn.data import AnyFacts, tables_of
 from fotltn.errors import DataError, name_hint
+from fotltn.logic.check import check
 from fotltn.logic.core import REAL
 from fotltn.monitor.steps import Fact, Header, TraceStep
 from fotltn.semantics.sparse import SparseTable
 from fotltn.semantics.tables import Tables
+from fotltn.syntax.load import AnyTheory
 from fotltn.threads import entry
 
 #: The facts and the values of one step.
@@ -19,16 +23,23 @@ Lines = tuple[list[Fact], list[Fact]]
 
 
 @entry
+@public
 def steps(
-    data: Tables, trace: int | str = 0, *, declare: bool = True
+    data: AnyFacts,
+    trace: int | str = 0,
+    *,
+    theory: AnyTheory | None = None,
+    declare: bool = True,
 ) -> tuple[Header, tuple[TraceStep, ...]]:
     r"""Return a trace as a header and steps for a monitor or a watch.
 
     Use it to replay data that you have, for example to compare a monitor with `evaluate`.
 
     Args:
-        data: the facts, or the predictions of a model.
+        data: tables, such as the predictions of a model; or, with a theory, facts as `fotltn.read`
+            takes them.
         trace: the number or the name of the trace.
+        theory: the declarations of the predicates, if the data are no tables.
         declare: name all entities of the trace before the first step. Otherwise they come when
             they are first mentioned.
 
@@ -41,6 +52,7 @@ def steps(
     >>> [step.facts for step in steps]
     [(), (('Stop',),), (('Stop', 0.5),)]
     """
+    data = tables_of(data, None if theory is None else check(theory))
     number = _number(data, trace)
     before: Lines = ([], [])
     lines: list[Lines] = [([], []) for _ in range(data.length(number))]

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
+from fotltn.arguments import public
 from fotltn.errors import DataError, LimitError
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedTheory
@@ -24,8 +25,8 @@ from fotltn.monitor.snapshot import VERSION, packed, unpack
 from fotltn.monitor.steps import Fact, Header, StepInput, TraceStep, header_of
 from fotltn.monitor.table import TransitionTable
 from fotltn.semantics.config import check_share
+from fotltn.syntax.load import AnyTheory
 from fotltn.syntax.show import show_theory
-from fotltn.syntax.theory import Theory
 from fotltn.threads import entries
 
 #: How to treat cells that further steps could still make true.
@@ -45,9 +46,10 @@ class Watch(StepLoop[CellEvent]):
     ['step 1: Obey violated: time 0']
     """
 
+    @public
     def __init__(
         self,
-        theory: Theory | CheckedTheory,
+        theory: AnyTheory,
         *,
         entities: Mapping[str, Sequence[str]] | None = None,
         header: Header | Mapping[str, Any] | str | None = None,
@@ -61,7 +63,7 @@ class Watch(StepLoop[CellEvent]):
         """Begin before the first step.
 
         Args:
-            theory: the axioms to watch.
+            theory: the axioms to watch: a theory, its file or its text.
             entities: the names, by sort, of entities present from the start. Others may come.
             header: entities with static facts and values, in place of `entities`: an object with
                 the keys of a first line, or that line itself.
@@ -79,7 +81,7 @@ class Watch(StepLoop[CellEvent]):
             DataError: the header does not fit the theory, or a predicate cannot state presence.
         """
         super().__init__(header, horizon)
-        checked = check_theory(theory) if isinstance(theory, Theory) else theory
+        checked = check_theory(theory)
         check_share(threshold)
         if window < 1:
             raise DataError(f"a window has at least one step, not {window}")

@@ -6,41 +6,57 @@ import os
 import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypedDict, TypeGuard, Unpack
 
 from torch import nn
 
-from fotltn.errors import DataError, listing, name_hint, shown
-from fotltn.grounding.frames import Source, is_frame
+from fotltn.arguments import AnyPath, names_of, with_hints
+from fotltn.data import AnyFacts, apart
+from fotltn.errors import DataError, listing, shown
+from fotltn.grounding.frames import Source
 from fotltn.grounding.wide import Wide
 from fotltn.learn.fit import Epoch
-from fotltn.logic.check import CheckedTheory
+from fotltn.learn.objective import Objective
+from fotltn.learn.task import Training
+from fotltn.posterior.sampler import Sampling
 from fotltn.project import train as training_of
 from fotltn.project.callbacks import Callback, EachEpoch
 from fotltn.project.config import (
     AUTO,
-    Config,
     EncoderConfig,
     InputConfig,
     PredicateConfig,
     config_of,
     read_config,
 )
-from fotltn.project.data_config import described, sources_of
+from fotltn.project.data_config import DataConfig, described, sources_of
 from fotltn.project.loggers import as_callbacks
 from fotltn.project.model import Model
-from fotltn.project.toml import table_of
+from fotltn.project.toml import meant, table_of
 from fotltn.project.world import InMemory, PythonPredicate
 from fotltn.semantics.tables import Tables
-from fotltn.syntax.load import parse_theory
-from fotltn.syntax.theory import Theory
+from fotltn.syntax.load import AnyTheory, theory_of
 from fotltn.threads import entry
 
 _HEAD = re.compile(r"\s*(?P<name>\w+)\s*(?:\((?P<variables>[^()]*)\))?\s*")
 
-Path_ = str | os.PathLike[str]
+
+def _belongs(name: str, value: object) -> str | None:
+    """Say where a setting belongs that is not an argument of `train`."""
+    for table, kind in _TABLES.items():
+        known = [field.name for field in fields(kind)]
+        if name in known:
+            return f'it is a setting: {table}={{"{name}": {shown(value)}}}'
+        if (other := meant(name, known)) is not None:
+            return f"{other} It is a setting in {table}={{…}}"
+    return None
+
+
+_TABLES: dict[str, Any] = {
+    "training": Training, "posterior": Sampling, "objective": Objective, "data": DataConfig,
+}  # fmt: skip
 
 
 class TrainSettings(TypedDict, total=False):
@@ -85,11 +101,12 @@ class TrainSettings(TypedDict, total=False):
 
 
 @entry
+@with_hints(_belongs)
 def train(
-    theory: Theory | CheckedTheory | Path_,
-    facts: Tables | Iterable[Source] | Source = (),
+    theory: AnyTheory,
+    facts: AnyFacts = (),
     *,
-    learn: Sequence[str] = (),
+    learn: Sequence[str] | str = (),
     define: Mapping[str, str] | None = None,
     method: str | None = None,
     semantics: str | None = None,
@@ -97,7 +114,7 @@ def train(
     train: float = 1.0,
     test: Iterable[Source] | Source = (),
     seed: int = 0,
-    checkpoints: Path_ | None = None,
+    checkpoints: AnyPath | None = None,
     callbacks: Iterable[Callback | Callable[[Epoch], None] | str] = (),
     **settings: Unpack[TrainSettings],
 ) -> Model:
@@ -106,13 +123,12 @@ def train(
     Settings have the same names and meanings as in a project's file.
 
     Args:
-        theory: a theory, checked or not, its file (`*.fot`), or its text (of several lines). Or a
-            project, given by its folder or TOML file; it then provides everything except PyTorch
-            modules and Python functions.
+        theory: a theory, its file (`*.fot`) or its text. Or a project, given by its folder or TOML
+            file; it then provides everything except PyTorch modules and Python functions.
         facts: the data, as `fotltn.read` and `fotltn.tables` return them. With `fotltn.read`, the
             stated facts of learned predicates are labels; with `fotltn.tables`, every cell of
-            a learned predicate is a label. Or tables of facts to read: files by name, data frames,
-            or mappings from columns to lists.
+            a learned predicate is a label. Or tables of facts to read, one or a list of them: files
+            by name, data frames, mappings from columns to lists, or wide tables.
         learn: the predicates to learn. A predicate that hard axioms define is computed by its
             definition, all others by networks.
         define: predicates that formulas define, such as `{"Run(x)": "Car(x) & !Stop(x)"}`.
@@ -145,14 +161,10 @@ def train(
     >>> model.ask("Stop(x)", at="all").tensor.shape  # trace, car, time
     torch.Size([1, 1, 4])
     """
-    for name in settings:
-        if name not in TrainSettings.__annotations__:
-            hint = name_hint(name, TrainSettings.__annotations__)
-            raise TypeError(f"train() got an unexpected keyword argument '{name}'; {hint}")
     told = as_callbacks(callbacks)
     if (on_epoch := settings.get("on_epoch")) is not None:
         text = "train(…, on_epoch=…) is deprecated: pass the function in callbacks=[…]"
-        warnings.warn(text, DeprecationWarning, stacklevel=2)
+        warnings.warn(text, DeprecationWarning, stacklevel=3)
         told = (EachEpoch(on_epoch), *told)
     how = _mapping("predicates", settings.get("predicates"))
     seen = _mapping("inputs", settings.get("inputs"))
@@ -178,23 +190,25 @@ def train(
         more = InMemory(modules=modules)
     else:
         sources: dict[str, Source] = {}
-        wide = settings.get("wide", ())
-        listed = (wide,) if isinstance(wide, Wide) else tuple(wide)
+        listed = apart(settings.get("wide", ()))[1]
         data = _mapping("data", settings.get("data"))
         if isinstance(facts, Tables):
             if listed:
                 raise DataError("pass wide tables to fotltn.read(…, wide=…), not to train")
             facts, listed, read_so = sources_of(facts)
             data = {**read_so, **data}
-        long, tested = _named(facts, "facts", sources), _named(test, "test", sources)
+        else:
+            facts, among = apart(facts)
+            listed = (*among, *listed)
+        long, tested = _named(facts, "facts", sources), _named(apart(test)[0], "test", sources)
         of_wide = _named([one.source for one in listed], "wide", sources)
         exclusive = settings.get("exclusive", ())
         tables = {
             "method": method,
-            "theory": {"semantics": semantics, "p": p},
+            "theory": {"file": "theory.fot", "semantics": semantics, "p": p},
             "data": {"facts": long, "test": tested, "train": train, "seed": seed} | data,
             "inputs": seen,
-            "predicates": dict.fromkeys(_names("learn", learn), AUTO) | _definitions(define) | how,
+            "predicates": dict.fromkeys(names_of(learn), AUTO) | _definitions(define) | how,
             "functions": numbers,
             "exclusive": [g if isinstance(g, Mapping) else {"predicates": g} for g in exclusive],
             "objective": _mapping("objective", settings.get("objective")),
@@ -202,7 +216,8 @@ def train(
             "posterior": _mapping("posterior", settings.get("posterior")),
             "machine": _mapping("machine", settings.get("machine")),
         }
-        config, in_memory = _config(theory, tables)
+        in_memory = theory_of(theory)
+        config = config_of(table_of(tables), Path())
         wide_tables = tuple(map(described, listed, of_wide))
         config = replace(config, data=replace(config.data, wide=wide_tables))
         more = InMemory(in_memory, sources, modules)
@@ -216,26 +231,6 @@ def train(
     )
     folder = None if checkpoints is None else Path(checkpoints)
     return training_of.train(config, more=more, checkpoints=folder, callbacks=told)
-
-
-def _config(
-    theory: Theory | CheckedTheory | Path_, tables: dict[str, Any]
-) -> tuple[Config, Theory | None]:
-    """Return the configuration, and the theory unless it is in a file."""
-    in_memory: Theory | None = None
-    file = "theory.fot"
-    if isinstance(theory, CheckedTheory):
-        in_memory = theory.source
-    elif isinstance(theory, Theory):
-        in_memory = theory
-    elif isinstance(theory, str) and "\n" in theory:
-        in_memory = parse_theory(theory)
-    elif isinstance(theory, str | os.PathLike):
-        file = os.fspath(theory)
-    else:
-        raise DataError(f"expected a theory, its file or its text, not {shown(theory)}")
-    tables["theory"] = {"file": file, **tables["theory"]}
-    return config_of(table_of(tables), Path()), in_memory
 
 
 def _in_python(
@@ -290,7 +285,7 @@ def _own_encoders(
     return encoders
 
 
-def _is_project(theory: object) -> TypeGuard[Path_]:
+def _is_project(theory: object) -> TypeGuard[AnyPath]:
     if not isinstance(theory, str | os.PathLike) or "\n" in str(theory):
         return False
     path = Path(theory)
@@ -301,30 +296,16 @@ def _is_there(value: Any) -> bool:
     return value is not None and not (isinstance(value, Sequence | Mapping) and not value)
 
 
-def _named(tables: Any, kind: str, sources: dict[str, Source]) -> list[str]:
+def _named(tables: Iterable[Source], kind: str, sources: dict[str, Source]) -> list[str]:
     """Return file names; add tables in memory to `sources` under generated names."""
-    if isinstance(tables, str | os.PathLike | Mapping) or is_frame(tables):
-        tables = [tables]
-    try:
-        listed = list(tables)
-    except TypeError:
-        raise DataError(f"expected tables of facts, not {shown(tables)}") from None
     names = []
-    for number, table in enumerate(listed, 1):
+    for number, table in enumerate(tables, 1):
         if isinstance(table, str | os.PathLike):
             names.append(os.fspath(table))
         else:
             names.append(f"{kind} {number}")
             sources[names[-1]] = table
     return names
-
-
-def _names(what: str, names: Sequence[str]) -> list[str]:
-    listed = [names] if isinstance(names, str) else list(names)
-    for name in listed:
-        if not isinstance(name, str):
-            raise DataError(f"{what}: expected the name of a predicate, not {shown(name)}")
-    return listed
 
 
 def _mapping(what: str, values: Mapping[str, Any] | None) -> dict[str, Any]:

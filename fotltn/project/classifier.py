@@ -21,13 +21,12 @@ from fotltn.grounding.measures import Entity, Measure
 from fotltn.grounding.read import TablePlace, as_text
 from fotltn.grounding.wide import Wide
 from fotltn.learn.objective import predicted
-from fotltn.logic.check import CheckedTheory
-from fotltn.project.api import Path_, train
+from fotltn.project.api import train
 from fotltn.project.callbacks import Callback
 from fotltn.project.method import obstacles
 from fotltn.project.model import Model
 from fotltn.semantics.tables import Tables
-from fotltn.syntax.theory import Theory
+from fotltn.syntax.load import AnyTheory
 from fotltn.threads import entries
 
 if TYPE_CHECKING:
@@ -94,7 +93,7 @@ class Classifier:
 
     def __init__(
         self,
-        theory: Theory | CheckedTheory | Path_,
+        theory: AnyTheory,
         target: str,
         *,
         sort: str,

@@ -6,11 +6,12 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, TypeGuard
 
 from fotltn.analysis.truncation import End
 from fotltn.analysis.view import View
-from fotltn.errors import DataError, listing
+from fotltn.arguments import AnyPath, public
+from fotltn.errors import DataError, listing, shown
 from fotltn.learn.store import MANIFEST, MissingFolderError
 from fotltn.posterior.run import SamplingProgress
 from fotltn.project.build import build
@@ -33,6 +34,33 @@ def is_project(path: Path) -> bool:
 def is_model(path: Path) -> bool:
     """Return whether a path is the folder of a model."""
     return os.path.exists(path / MANIFEST)
+
+
+#: A model in any form that functions take.
+AnyModel = Annotated[Model | AnyPath, "a model, or the path of its folder or project"]
+
+
+def is_kept(model: object) -> TypeGuard[AnyModel]:
+    """Return whether a value is a model, or the path of a model or of a project."""
+    if isinstance(model, Model):
+        return True
+    if not isinstance(model, str | os.PathLike) or "\n" in str(model):
+        return False
+    path = Path(model)
+    return is_model(path) or is_project(path)
+
+
+def model_at(model: AnyModel) -> Model:
+    """Return a model, also from the path of its folder or of its project.
+
+    Raises:
+        DataError: there is no model, it cannot be read, or it is no model and no path.
+    """
+    if isinstance(model, Model):
+        return model
+    if isinstance(model, str | os.PathLike):
+        return find_model(Path(model))
+    raise DataError(f"expected a model, or the path of its folder or project, not {shown(model)}")
 
 
 def find_model(
@@ -82,8 +110,9 @@ def find_model(
 
 
 @entry
+@public
 def load_project(
-    project: Path | str, *, data: Path | str | None = None, theory: Path | str | None = None
+    project: AnyPath, *, data: AnyPath | None = None, theory: AnyPath | None = None
 ) -> View:
     r"""Load the theory of a project over its facts, including the facts kept for testing.
 

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, assert_never
 import torch
 from torch import Tensor
 
-from fotltn.data import checked_theory
+from fotltn.arguments import names_of, public
 from fotltn.errors import DataError, listing, name_hint
 from fotltn.logic import core as c
-from fotltn.logic.check import CheckedTheory
+from fotltn.logic.check import CheckedTheory, check
 from fotltn.monitor.steps import TraceStep, is_number, wrong
 from fotltn.monitor.watch import Watch
 from fotltn.networks.encoders import Embeddings, FeatureInputs, Joined
@@ -27,13 +27,14 @@ from fotltn.networks.grounding import Grounding
 from fotltn.networks.sequences import Encoded, TimeEncoder, takes_presence
 from fotltn.project.apply import own_data_only
 from fotltn.project.config import InputConfig
+from fotltn.project.find import AnyModel, model_at
 from fotltn.threads import entries
 from fotltn.tree import postorder
 
 if TYPE_CHECKING:
     from fotltn.monitor.events import CellEvent
     from fotltn.project.model import Model
-    from fotltn.syntax.theory import Theory
+    from fotltn.syntax.load import AnyTheory
 
 _TRIED = 5  # traces on which custom networks are tried
 
@@ -244,19 +245,22 @@ class ModelWatch(Watch):
     ['Fine']
     """
 
+    @public
     def __init__(
         self,
-        model: Model,
-        theory: Theory | CheckedTheory | None = None,
+        model: AnyModel,
+        theory: AnyTheory | None = None,
         *,
-        presence: Sequence[str] = (),
+        presence: Sequence[str] | str = (),
         **options: Any,
     ) -> None:
         """Begin before the first step.
 
         Args:
-            model: the model that predicts learned predicates; its thresholds decide what is true.
-            theory: the axioms to watch; by default, those of the model.
+            model: the model that predicts learned predicates, or the path of its folder or project.
+                Its thresholds decide what is true.
+            theory: the axioms to watch: a theory, its file or its text; by default, those
+                of the model.
             presence: predicates of presence, besides those of the model.
             options: the options of `fotltn.Watch`.
 
@@ -264,10 +268,13 @@ class ModelWatch(Watch):
             DataError: the model needs more than the steps so far, for example for an encoder that
                 looks ahead, or the theory does not mention its predicates.
         """
-        checked = model.theory if theory is None else checked_theory(theory)
+        model = model_at(model)
+        checked = model.theory if theory is None else check(theory)
         self.sorts = _live_sorts(model, checked)
         there = [s.presence for s in self.sorts.values() if s.presence is not None]
-        super().__init__(checked, presence=[*dict.fromkeys([*there, *presence])], **options)
+        super().__init__(
+            checked, presence=[*dict.fromkeys([*there, *names_of(presence)])], **options
+        )
         self.grounding: Grounding = model.grounding.eval()
         self.learned = [n for n in model.grounding.learned if n in checked.signature.predicates]
         self.thresholds = {n: model.thresholds.get(n, 0.5) for n in self.learned}

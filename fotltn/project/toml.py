@@ -163,7 +163,7 @@ class Settings:
         """Raise an error for keys that were not taken."""
         for key in self.values:
             if key not in self.taken:
-                hint = did_you_mean(key, self.taken) or f"known: {listing(sorted(self.taken), 20)}"
+                hint = meant(key, self.taken) or f"known: {listing(sorted(self.taken), 20)}"
                 path = (*self.path, key)
                 place = place_of(self.places, path)
                 raise DataError(Diagnostic(f"unknown key '{'.'.join(path)}'", place, hint))
@@ -205,6 +205,22 @@ class Settings:
         except DataError as error:
             first = error.diagnostics[0]
             raise self.error(None, first.message, first.hint) from None
+
+
+def meant(key: str, known: Iterable[str]) -> str | None:
+    """Return a hint with the known key that an unknown one stands for, or resembles."""
+    names = list(known)
+    other = _ELSEWHERE.get(key.lower())
+    return f"did you mean '{other}'?" if other in names else did_you_mean(key, names)
+
+
+#: What other packages call settings, with our names.
+_ELSEWHERE = {
+    "lr": "rate", "learning_rate": "rate", "learning_rate_init": "rate", "optimizer": "optimiser",
+    "max_epochs": "epochs", "n_epochs": "epochs", "num_epochs": "epochs", "max_iter": "epochs",
+    "n_iter": "epochs", "batch_size": "batches", "random_state": "seed", "hidden_layer_sizes":
+    "hidden", "hidden_size": "width", "num_layers": "layers", "n_samples": "worlds",
+}  # fmt: skip
 
 
 @cache

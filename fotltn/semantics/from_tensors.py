@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -11,6 +10,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from fotltn.arguments import whole_number
 from fotltn.errors import DataError, name_hint
 from fotltn.logic import core as c
 from fotltn.logic.signature import Signature
@@ -228,16 +228,6 @@ class TableShapes:
                 f"trace {place} has length {int(count[place])}; it must be from 1 to {total}"
             )
         return total, count.long()
-
-
-def whole_number(value: object) -> int | None:
-    """Return a Python, NumPy or PyTorch integer as an int, or None if the value is not one."""
-    if isinstance(value, bool) or getattr(value, "dtype", None) in (bool, torch.bool):
-        return None
-    try:
-        return operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        return None
 
 
 def as_table(what: str, value: Any) -> Tensor | SparseTable:

@@ -1,4 +1,4 @@
-"""Read theory files with their includes, reporting all syntax errors at once, and write them."""
+"""Read theories from files with their includes, or from text, with all syntax errors at once."""
 
 from __future__ import annotations
 
@@ -6,21 +6,14 @@ import os
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Annotated, Protocol, cast, runtime_checkable
 
-from fotltn.errors import (
-    DataError,
-    Diagnostic,
-    FotError,
-    ParseError,
-    SourceText,
-    Span,
-)
-from fotltn.files import ROOT, inside, read_file, write_files
+from fotltn.arguments import AnyPath, public
+from fotltn.errors import DataError, Diagnostic, FotError, ParseError, SourceText, Span, shown
+from fotltn.files import ROOT, inside, read_file
 from fotltn.syntax import theory as th
 from fotltn.syntax.hints import HARD, STATEMENTS, misspelt
 from fotltn.syntax.parse import MAX_CHARACTERS, limit, read
-from fotltn.syntax.show import Style, show_theory
 
 _MOST_BYTES = 4 * MAX_CHARACTERS + 3  # in UTF-8, with a byte-order mark
 
@@ -28,9 +21,61 @@ _BEGINS = "|".join(word for word in STATEMENTS if word != "hard")
 _STATEMENT = re.compile(rf"^[ \t]*(?=(?:{_BEGINS}|{HARD})\b)", re.MULTILINE)
 
 
-def parse_theory(
-    text: str, *, source: str = "<theory>", folder: str | os.PathLike[str] | None = "."
-) -> th.Theory:
+@runtime_checkable
+class HasSource(Protocol):
+    """A checked theory, which the language below the checks does not know."""
+
+    @property
+    def source(self) -> th.Theory:
+        """The theory as written."""
+
+
+#: A theory in any form that functions take.
+AnyTheory = Annotated[th.Theory | HasSource | AnyPath, "a theory, its file or its text"]
+
+_TEXT = re.compile(rf"\s*(#|({'|'.join(STATEMENTS)})\s+\S)")
+_FORMS = (
+    "a file ends with .fot or exists; a text begins with a declaration, such as 'predicate Stop', "
+    "or has several lines"
+)
+
+
+def theory_of(theory: AnyTheory) -> th.Theory:
+    r"""Return a theory, also from its file, its text, or a checked theory.
+
+    A string is a text if it has several lines, or begins with a comment or a declaration.
+
+    Raises:
+        FotError: the file or the text is wrong, or it is none of these.
+
+    >>> theory_of("predicate Stop") == theory_of("\n\npredicate Stop")
+    True
+    """
+    if isinstance(theory, th.Theory):
+        return theory
+    if isinstance(theory, str) and ("\n" in theory or _TEXT.match(theory)):
+        return parse_theory(theory)
+    if isinstance(theory, str | os.PathLike):
+        path = os.fspath(theory)
+        if isinstance(theory, str) and not (path.endswith(".fot") or _exists(path)):
+            text = f"expected a theory, its file or its text, but there is no file {shown(path)}"
+            raise DataError(text, hint=_FORMS)
+        if isinstance(path, str):
+            return load_theory(path)
+    if isinstance(source := getattr(theory, "source", None), th.Theory):
+        return source
+    raise DataError(f"expected a theory, its file or its text, not {shown(theory)}", hint=_FORMS)
+
+
+def _exists(path: str) -> bool:
+    try:
+        return os.path.exists(path)
+    except ValueError:  # no path has such characters
+        return False
+
+
+@public
+def parse_theory(text: str, *, source: str = "<theory>", folder: AnyPath | None = ".") -> th.Theory:
     r"""Parse a theory from text.
 
     Use it for theories that a program writes, or for short ones in a notebook; `load` reads files.
@@ -56,9 +101,8 @@ def parse_theory(
     return _collect(theory, root or Path(), root)
 
 
-def load_theory(
-    path: str | os.PathLike[str], *, root: str | os.PathLike[str] | None = None
-) -> th.Theory:
+@public
+def load_theory(path: AnyPath, *, root: AnyPath | None = None) -> th.Theory:
     r"""Read a theory from its file, with the files it includes.
 
     Args:
@@ -78,29 +122,6 @@ def load_theory(
     file = Path(path)
     within = file.parent if root is None else Path(root)
     return _collect(_open(file, None), file.parent, within, (_key(file),))
-
-
-def save_theory(theory: th.Theory, path: str | os.PathLike[str], *, style: Style = "ascii") -> None:
-    r"""Write a theory to a file; the old file stays intact until the new one is complete.
-
-    Args:
-        theory: the theory.
-        path: the file to write.
-        style: the spelling of operators, "ascii" or "unicode".
-
-    >>> import pathlib, fotltn as fot
-    >>> theory = fot.parse("predicate Near, Stop\naxiom Obey: G(Near -> WX Stop)")
-    >>> fot.save(theory, "rules.fot", style="unicode")
-    >>> print(pathlib.Path("rules.fot").read_text("utf-8").rstrip())
-    predicate Near
-    predicate Stop
-    <BLANKLINE>
-    axiom Obey: □(Near → ● Stop)
-    """
-    if style == "latex":
-        raise ValueError("a theory file can be written in the style 'ascii' or 'unicode'")
-    text = show_theory(theory, style)
-    write_files({Path(path): lambda file: file.write(text.encode())})
 
 
 def _reason(error: OSError | ValueError) -> str:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from importlib import resources
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 from lark import Lark, Token, UnexpectedInput
 from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedToken, VisitError
 
-from fotltn.errors import Diagnostic, LimitError, ParseError, SourceText
+from fotltn.arguments import public
+from fotltn.errors import BuildError, Diagnostic, LimitError, ParseError, SourceText, shown
 from fotltn.syntax.build import Build, Slip, crop
 from fotltn.syntax.formula import Formula, Syntax
 from fotltn.syntax.hints import KEYWORDS, explain_expected, hint_for
-from fotltn.syntax.theory import Statement
+from fotltn.syntax.theory import Axiom, Statement
 
 #: Longer texts are rejected: formulas that large are data and belong in a table of facts.
 MAX_CHARACTERS = 2 * 1024 * 1024
@@ -50,6 +51,7 @@ def parse(text: str, start: str = "formula", *, source: str = "<formula>") -> Sy
     return cast(Syntax, read(origin, 0, len(text), start))
 
 
+@public
 def parse_formula(text: str, *, source: str = "<formula>") -> Formula:
     """Parse a formula, in ASCII or Unicode spelling.
 
@@ -68,6 +70,26 @@ def parse_formula(text: str, *, source: str = "<formula>") -> Formula:
     forall x: agent. G(Car(x) -> WX Stop(x))
     """
     return cast(Formula, parse(text, "formula", source=source))
+
+
+#: A formula in any form that functions take.
+AnyFormula = Annotated[Formula | Axiom | str, "a formula, its text or an axiom"]
+
+
+def formula_of(formula: AnyFormula) -> Formula:
+    """Return a formula, also from its text or from an axiom, which may be checked.
+
+    Raises:
+        FotError: the text is not a formula, or it is none of these.
+    """
+    if isinstance(formula, Formula):
+        return formula
+    if isinstance(formula, str):
+        return parse_formula(formula)
+    for name in ("formula", "source"):  # of an axiom, and of a checked one or a checked formula
+        if isinstance(held := getattr(formula, name, None), Formula):
+            return held
+    raise BuildError(f"expected a formula, its text or an axiom, not {shown(formula)}")
 
 
 def limit(source: SourceText) -> None:

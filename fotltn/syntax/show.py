@@ -1,19 +1,23 @@
-"""Print formulas and theories as ASCII, Unicode or LaTeX; the first two can be parsed again."""
+"""Print formulas and theories as ASCII, Unicode or LaTeX, and write theory files."""
 
 from __future__ import annotations
 
 import json
 import re
-from typing import Literal, assert_never, cast
+from pathlib import Path
+from typing import Annotated, Literal, assert_never, cast
 
+from fotltn.arguments import AnyPath, public
+from fotltn.files import write_files
 from fotltn.syntax import formula as f
 from fotltn.syntax import theory as th
 from fotltn.syntax.hints import KEYWORDS
+from fotltn.syntax.load import AnyTheory, theory_of
 from fotltn.syntax.notebook import code, table, text
 from fotltn.syntax.operators import STRICT_MARK
+from fotltn.syntax.parse import AnyFormula, formula_of
 
 Style = Literal["ascii", "unicode", "latex"]
-STYLES: tuple[Style, ...] = ("ascii", "unicode", "latex")
 
 _SIGNS: dict[Style, dict[str, str]] = {
     "ascii": {
@@ -48,25 +52,29 @@ _LEVELS: dict[type[f.Syntax], int] = {
 
 _TextPiece = str | tuple[f.Syntax, int]
 
+#: What can be printed.
+AnyNode = Annotated[f.Syntax | AnyFormula, "a formula, its text, an axiom or a term"]
 
-def show(node: f.Syntax, style: Style = "ascii") -> str:
+
+@public
+def show(node: AnyNode, style: Style = "ascii") -> str:
     r"""Print a formula or term as text.
 
     Use "ascii" or "unicode" for text that `parse_formula` reads back as an equal formula, and
     "latex" for a paper or a slide.
 
     Args:
-        node: the formula or term.
+        node: a formula, its text, an axiom, or a term.
         style: "ascii", "unicode" or "latex".
 
     >>> from fotltn import parse_formula
     >>> show(parse_formula("forall x. G(Stop(x) -> F[<=3] Run(x))"), "unicode")
     '∀x. □(Stop(x) → ◇[≤3] Run(x))'
     """
-    if style not in STYLES:
-        raise ValueError(f"unknown style {style!r}; expected one of {', '.join(STYLES)}")
     out: list[str] = []
-    stack: list[_TextPiece] = [(node, _QUANTIFIED)]
+    stack: list[_TextPiece] = [
+        (node if isinstance(node, f.Syntax) else formula_of(node), _QUANTIFIED)
+    ]
     while stack:
         piece = stack.pop()
         if isinstance(piece, str):
@@ -229,11 +237,12 @@ def _latex_number(value: float) -> str:
 # --- theories --------------------------------------------------------------------------------
 
 
-def show_theory(theory: th.Theory, style: Style = "ascii") -> str:
+@public
+def show_theory(theory: AnyTheory, style: Style = "ascii") -> str:
     r"""Print a theory as the text of a theory file, or its axioms as a LaTeX table.
 
     Args:
-        theory: the theory.
+        theory: the theory, its file or its text.
         style: "ascii" or "unicode" for text that `fotltn.parse` reads back as an equal theory;
             "latex" for an array of the axioms.
 
@@ -245,6 +254,7 @@ def show_theory(theory: th.Theory, style: Style = "ascii") -> str:
     <BLANKLINE>
     axiom Obey: □(Near → ● Stop)
     """
+    theory = theory_of(theory)
     if style == "latex":
         rows = [
             rf"\mathrm{{{_escape(a.name)}}}{_HARD_LATEX * a.hard} & {show(a.formula, 'latex')} \\"
@@ -256,6 +266,30 @@ def show_theory(theory: th.Theory, style: Style = "ascii") -> str:
         lines.append("")
     lines += [show_axiom(a, style) for a in theory.axioms]
     return "\n".join(lines) + "\n" if lines else ""
+
+
+@public
+def save_theory(
+    theory: AnyTheory, path: AnyPath, *, style: Literal["ascii", "unicode"] = "ascii"
+) -> None:
+    r"""Write a theory to a file; the old file stays intact until the new one is complete.
+
+    Args:
+        theory: the theory, its file or its text.
+        path: the file to write.
+        style: the spelling of operators, "ascii" or "unicode".
+
+    >>> import pathlib, fotltn as fot
+    >>> theory = fot.parse("predicate Near, Stop\naxiom Obey: G(Near -> WX Stop)")
+    >>> fot.save(theory, "rules.fot", style="unicode")
+    >>> print(pathlib.Path("rules.fot").read_text("utf-8").rstrip())
+    predicate Near
+    predicate Stop
+    <BLANKLINE>
+    axiom Obey: □(Near → ● Stop)
+    """
+    text = show_theory(theory, style)
+    write_files({Path(path): lambda file: file.write(text.encode())})
 
 
 def show_axiom(axiom: th.Axiom, style: Style = "ascii") -> str:

@@ -20,12 +20,12 @@ from tests.learn.test_module import SMALL
         ({"axiom_p": {"Reson": 2}}, "p is given for the unknown axiom 'Reson'; did you mean"),
         ({"weights": {"Obey": -1}}, "the weight of Obey must be at least 0, not -1"),
         ({"mean_p": 0.5}, "mean_p must be at least 1, not 0.5"),
-        ({"by": "lgo"}, "unknown loss 'lgo' for axioms"),
+        ({"by": "lgo"}, "by: expected one of 'satisfaction', 'log', 'none', not 'lgo'"),
         ({"by": "none"}, "there is nothing to minimise"),
         ({"trust": 1.0}, "trust can be learned only with axioms by 'log'"),
         ({"semantics": "crisp"}, "two-valued truth has no slope to learn from"),
         ({"semantics": "gödel"}, "unknown semantics 'gödel'"),
-        ({"data": {"Near": [1.0]}}, "expected data from fotltn.read or fotltn.tables"),
+        ({"data": {"Near": [1.0]}}, r"'Near' has shape \(1,\); expected axes \(agent, time\)"),
     ],
 )
 def test_wrong_settings(options, message):
@@ -35,7 +35,7 @@ def test_wrong_settings(options, message):
 
 def test_a_theory_is_needed():
     with pytest.raises(DataError, match="expected a theory"):
-        AxiomLoss("axiom A: F Stop")  # type: ignore[arg-type]
+        AxiomLoss("Stop")
     with pytest.raises(DataError, match="there is nothing to minimise: the theory has no axioms"):
         AxiomLoss(fotltn.parse("predicate a"))
 

@@ -160,7 +160,7 @@ def test_what_is_stored_numbers_the_tables_in_memory(scene, tmp_path):
 
 WRONG: dict[str, tuple[dict[str, object], str]] = {
     "an unknown predicate": ({"learn": ["Stpo"]}, "unknown predicate 'Stpo'"),
-    "a name that is none": ({"learn": [3]}, "learn: expected the name of a predicate, not 3"),
+    "a name that is none": ({"learn": [3]}, "train: learn[0]: expected text, not 3"),
     "no facts": ({"facts": []}, "there are no facts to learn from"),
     "facts of numbers": ({"facts": 3}, "expected tables of facts, not 3"),
     "a table of numbers": ({"facts": [3]}, "cannot read facts from a value of type 'int'"),
@@ -168,7 +168,10 @@ WRONG: dict[str, tuple[dict[str, object], str]] = {
     "a formula": ({"define": {"Run(x)": "Stop(x"}}, "expected"),
     "an unknown setting": ({"training": {"epoch": 3}}, "unknown key 'training.epoch'"),
     "a setting of the wrong kind": ({"training": {"epochs": "3"}}, "expected a whole number"),
-    "settings that are none": ({"training": 3}, "training: expected settings by name, not 3"),
+    "settings that are none": (
+        {"training": 3},
+        "training: expected a mapping with names as keys or None, not 3",
+    ),
     "a value that TOML lacks": (
         {"training": {"epochs": {1}}},
         "training.epochs: a value of type 'set' cannot",

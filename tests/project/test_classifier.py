@@ -310,8 +310,8 @@ def test_before_fit_there_is_nothing_to_predict():
         ({"predicates": {"worn": "Worn"}}, "no column 'Failed'"),
         ({"sort": "pmup"}, "unknown sort 'pmup'"),
         ({"training": {"epoch": 3}}, "unknown key 'training.epoch'"),
-        ({"training": 3}, "training: expected settings by name, not 3"),
-        ({"learn": [3]}, "expected the name of a predicate, not 3"),
+        ({"training": 3}, "training: expected a mapping with names as keys"),
+        ({"learn": [3]}, r"learn\[1\]: expected text, not 3"),
     ],
 )
 def test_fit_refuses(settings, message):

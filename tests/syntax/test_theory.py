@@ -12,7 +12,8 @@ import pytest
 from fotltn.errors import BuildError, DataError, Diagnostic, FotError, ParseError
 from fotltn.syntax import formula as f
 from fotltn.syntax import theory as th
-from fotltn.syntax.load import load_theory, parse_theory, save_theory
+from fotltn.syntax.load import load_theory, parse_theory
+from fotltn.syntax.show import save_theory
 
 p, q, h = f.Atom("p"), f.Atom("q"), f.Atom("hard")
 
@@ -358,8 +359,8 @@ def test_what_is_saved_loads_back(tmp_path, style):
 
 
 def test_a_theory_file_is_no_latex(tmp_path):
-    with pytest.raises(ValueError, match="in the style 'ascii' or 'unicode'"):
-        save_theory(THEORY, tmp_path / "t.fot", style="latex")
+    with pytest.raises(DataError, match="style: expected one of 'ascii', 'unicode', not 'latex'"):
+        save_theory(THEORY, tmp_path / "t.fot", style="latex")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("step", ["replace", "fsync"])

@@ -1,0 +1,265 @@
+"""Arguments of public functions: each is compared with its annotation before the function runs."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import operator
+import os
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from numbers import Real
+from pathlib import Path
+from types import NoneType, SimpleNamespace, UnionType
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NamedTuple,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from fotltn.errors import DataError, did_you_mean, listing, name_hint, shown
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+#: A path in the file system.
+AnyPath = str | os.PathLike[str]
+
+#: Returns what to write for an argument (name and value) that a function does not have, or None.
+Elsewhere = Callable[[str, object], str | None]
+
+_MOST_BITS = 1000  # of a number that is to become a float
+
+
+def names_of(names: Iterable[str] | str) -> list[str]:
+    """Return names as a list; a single one is a list of one."""
+    return [names] if isinstance(names, str) else list(names)
+
+
+def whole_number(value: object) -> int | None:
+    """Return a Python, NumPy or PyTorch integer as an int, or None if the value is not one."""
+    if isinstance(value, bool) or str(getattr(value, "dtype", "")) in ("bool", "torch.bool"):
+        return None
+    try:
+        return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        return None
+
+
+class Mismatch(NamedTuple):
+    """Why a value does not have a type: the place in it, what was expected, what is there."""
+
+    place: str
+    expected: str
+    value: object
+    hint: str | None = None
+
+
+def public(callee: F, elsewhere: Elsewhere | None = None) -> F:
+    """Compare the arguments of a function, or of a class's constructor, with their annotations.
+
+    Args:
+        callee: the function or class.
+        elsewhere: hints for names that are no arguments.
+    """
+    if isinstance(callee, type):
+        callee.__init__ = public(callee.__init__, elsewhere)  # type: ignore[misc]
+        return callee
+    name = callee.__qualname__.removesuffix(".__init__")
+
+    @functools.wraps(callee)
+    def check_first(*args: Any, **named: Any) -> Any:
+        kinds, places, open_ended = _types_of(callee)
+        values = dict(zip(places, args, strict=False)) | named
+        for argument, value in values.items():
+            if argument in kinds:
+                if (wrong := mismatch(kinds[argument], value)) is not None:
+                    raise _error(f"{name}: {argument}", wrong)
+            elif not open_ended and argument in named:
+                known = [name for name in kinds if name != "self"]
+                hint = did_you_mean(argument, known, 0.75)
+                hint = hint or (elsewhere(argument, value) if elsewhere else None)
+                hint = hint or name_hint(argument, known)
+                text = f"{name}() got an unexpected keyword argument '{argument}'; {hint}"
+                raise TypeError(text)
+        return callee(*args, **named)
+
+    return cast("F", check_first)
+
+
+def with_hints(elsewhere: Elsewhere) -> Callable[[F], F]:
+    """Check arguments, with hints for names that are no arguments."""
+    return lambda callee: public(callee, elsewhere)
+
+
+@functools.cache
+def _types_of(callee: Callable[..., Any]) -> tuple[dict[str, Any], list[str], bool]:
+    """Return types by name, the names of positional arguments, and whether other names are taken.
+
+    An annotation of a name that is imported for type checkers alone stands for any type: what has
+    such a type goes through a door of its own.
+    """
+    kinds: dict[str, Any] = {}
+    places: list[str] = []
+    open_ended = False
+    for name, parameter in inspect.signature(callee).parameters.items():
+        kind = _resolved(parameter.annotation, callee)
+        if parameter.kind is parameter.VAR_KEYWORD:
+            settings = get_args(kind)
+            if settings:  # Unpack of a typed dictionary
+                kinds |= get_type_hints(settings[0], include_extras=True)
+            open_ended = not settings
+        elif parameter.kind is not parameter.VAR_POSITIONAL:
+            kinds[name] = kind
+            if parameter.kind is not parameter.KEYWORD_ONLY:
+                places.append(name)
+    return kinds, places, open_ended
+
+
+def _resolved(annotation: Any, callee: Callable[..., Any]) -> Any:
+    if annotation is inspect.Parameter.empty:
+        return Any
+    one = SimpleNamespace(__annotations__={"it": annotation})
+    try:
+        return get_type_hints(one, vars(sys.modules[callee.__module__]), include_extras=True)["it"]
+    except NameError:
+        return Any
+
+
+def _error(where: str, wrong: Mismatch) -> DataError:
+    text = f"{where}{wrong.place}: expected {wrong.expected}, not {shown(wrong.value)}"
+    return DataError(text, hint=wrong.hint)
+
+
+def mismatch(kind: Any, value: object) -> Mismatch | None:
+    """Return why a value does not have a type, or None if it has.
+
+    >>> mismatch(int | None, "3").expected
+    'a whole number or None'
+    """
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        wrong = mismatch(inner[0], value)
+        return None if wrong is None else Mismatch("", inner[1], value)
+    if origin in (Union, UnionType):
+        return _of_union(inner, value)
+    if origin is Literal:
+        return _of_words(inner, value)
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return _of_mapping(kind, inner, value)
+    if isinstance(origin, type) and origin is not type and issubclass(origin, Iterable):
+        return _of_list(kind, inner, value)
+    if fits(origin or kind, value):
+        return None
+    return Mismatch("", described(kind), value)
+
+
+def fits(kind: Any, value: object) -> bool:
+    """Return whether a value has a type that has no parts."""
+    if kind is Any or not (isinstance(kind, type) or kind is None):
+        return True
+    if kind in (None, NoneType):
+        return value is None
+    if kind is bool:
+        return isinstance(value, bool) or type(value).__name__ == "bool_"
+    if kind in (int, float) and (number := whole_number(value)) is not None:
+        return kind is int or number.bit_length() < _MOST_BITS
+    if kind is float:
+        real = isinstance(value, Real) and not isinstance(value, bool)
+        return real and value == value  # NaN is no number
+    if kind is Path:
+        return isinstance(value, os.PathLike)
+    if kind is Callable:
+        return callable(value)
+    return isinstance(value, kind)
+
+
+def _of_union(kinds: tuple[Any, ...], value: object) -> Mismatch | None:
+    wrong = [mismatch(kind, value) for kind in kinds]
+    if None in wrong:
+        return None
+    deeper = [one for one in wrong if one is not None and one.place]
+    if deeper:
+        return deeper[0]
+    words = [one for one in wrong if one is not None and one.hint]
+    texts = list(dict.fromkeys(described(kind) for kind in kinds))
+    what = f"{', '.join(texts[:-1])} or {texts[-1]}" if len(texts) > 1 else texts[0]
+    return Mismatch("", what, value, words[0].hint if words else None)
+
+
+def _of_words(words: tuple[Any, ...], value: object) -> Mismatch | None:
+    if any(type(value) is type(word) and value == word for word in words):
+        return None
+    near = None
+    if isinstance(value, str):
+        near = did_you_mean(value, [word for word in words if isinstance(word, str)])
+    return Mismatch("", described(Literal[words]), value, near)
+
+
+def _of_mapping(kind: Any, inner: tuple[Any, ...], value: object) -> Mismatch | None:
+    if not isinstance(value, Mapping):
+        return Mismatch("", described(kind), value)
+    for key, item in value.items():
+        if (wrong := mismatch(inner[0], key)) is not None:
+            return Mismatch(" (a key)", wrong.expected, key, wrong.hint)
+        if (wrong := mismatch(inner[1], item)) is not None:
+            return wrong._replace(place=f"[{shown(key)}]{wrong.place}")
+    return None
+
+
+def _of_list(kind: Any, inner: tuple[Any, ...], value: object) -> Mismatch | None:
+    """Look at a list, but at no item of an iterator, which could be read only once."""
+    if isinstance(value, str | bytes | Mapping):
+        hint = f"for one name, write [{value!r}]" if isinstance(value, str) and value else None
+        return Mismatch("", described(kind), value, hint)
+    try:
+        items = iter(cast("Iterable[Any]", value))
+    except TypeError:
+        return Mismatch("", described(kind), value)
+    if isinstance(value, Iterator) or not isinstance(value, Collection) or not inner:
+        return None
+    for place, item in enumerate(items):
+        one = inner[min(place, len(inner) - 1)] if get_origin(kind) is tuple else inner[0]
+        if (wrong := mismatch(one if one is not ... else inner[0], item)) is not None:
+            return wrong._replace(place=f"[{place}]{wrong.place}")
+    return None
+
+
+_WORDS: dict[Any, str] = {
+    bool: "True or False", int: "a whole number", float: "a number", str: "text",
+    NoneType: "None", None: "None", Path: "a path", os.PathLike: "a path", Callable: "a function",
+    Any: "a value",
+}  # fmt: skip
+
+
+def described(kind: Any) -> str:
+    """Return the words for a type in a message.
+
+    >>> from collections.abc import Mapping, Sequence
+    >>> described(Mapping[str, float]), described(Sequence[str])
+    ('a mapping from text to a number', 'a list of text')
+    """
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return str(inner[1])
+    if origin in (Union, UnionType):
+        return " or ".join(dict.fromkeys(map(described, inner)))
+    if origin is Literal:
+        return f"one of {listing(inner)}" if len(inner) > 1 else f"'{inner[0]}'"
+    plain = origin or kind
+    if plain in _WORDS:
+        return _WORDS[plain]
+    if isinstance(plain, type) and issubclass(plain, Mapping):
+        if inner[1] is Any:
+            return "a mapping with names as keys"
+        return f"a mapping from {described(inner[0])} to {described(inner[1])}"
+    if isinstance(plain, type) and origin is not None and issubclass(plain, Iterable):
+        return f"a list of {described(inner[0])}" if inner else "a list"
+    name = getattr(plain, "__name__", str(plain))
+    return f"{'an' if name[:1] in 'AEIOU' else 'a'} {name}"
