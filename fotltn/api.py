@@ -5,15 +5,15 @@ from __future__ import annotations
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 
 from torch import Tensor
 
 from fotltn.analysis.truncation import End
 from fotltn.analysis.view import View
 from fotltn.arguments import AnyPath, names_of, public
-from fotltn.data import AnyFacts, tables_of
-from fotltn.errors import DataError, SemanticsError, missing, name_hint
+from fotltn.data import AnyFacts, is_by_name, tables_of
+from fotltn.errors import DataError, SemanticsError, missing
 from fotltn.evaluation import Evaluator, Time, evaluate_core, over_traces, present, time_point
 from fotltn.logic.check import (
     CheckedAxiom,
@@ -46,6 +46,17 @@ if TYPE_CHECKING:
     from fotltn.web.sides import Side
 
 
+class OldOptions(TypedDict, total=False):
+    """Arguments that `evaluate` keeps from version 0.1.0, which `fotltn.tables` has now."""
+
+    lengths: Any
+    functions: Any
+    relations: Any
+    constants: Any
+    features: Any
+    horizon: Any
+
+
 @entry
 @public
 def evaluate(
@@ -60,7 +71,7 @@ def evaluate(
     log: bool = False,
     budget: int = BUDGET,
     engine: bool = True,
-    **old: Any,
+    **old: Unpack[OldOptions],
 ) -> Tensor:
     """Evaluate a formula on data; the result is differentiable with respect to the tables.
 
@@ -99,7 +110,7 @@ def evaluate(
     check_threshold(threshold, meaning)
     if log and meaning.boolean:
         raise SemanticsError("Boolean truth has no logarithm")
-    checked, tables = _on(formula, data, theory, old)
+    checked, tables = _on(formula, data, theory, cast("Mapping[str, Any]", old))
     point = None if isinstance(at, str) and at == "all" else time_point(at, tables)
     value = evaluate_core(
         checked.formula, tables, meaning, at=point, threshold=threshold, log=log, budget=budget,
@@ -110,19 +121,12 @@ def evaluate(
     return present(value, checked.free, tables, at=when, batched=not tables.single).clone()
 
 
-_OLD = ("lengths", "functions", "relations", "constants", "features", "horizon")
-
-
 def _on(
     formula: AnyFormula, data: AnyFacts, theory: AnyTheory | None, old: Mapping[str, Any]
 ) -> tuple[CheckedFormula, Tables]:
     """Check a formula against data; return it with the data as tables."""
     parsed = formula_of(formula)
     known = None if theory is None else check(theory)
-    for name in old:
-        if name not in _OLD:
-            hint = name_hint(name, _OPTIONS)
-            raise TypeError(f"evaluate() got an unexpected keyword argument '{name}'; {hint}")
     if old:
         warnings.warn(
             f"evaluate(…, {next(iter(old))}=…) is deprecated: build the data with "
@@ -130,7 +134,7 @@ def _on(
             DeprecationWarning,
             stacklevel=4,
         )
-    if not isinstance(data, Mapping) or "predicate" in data:
+    if not is_by_name(data):
         if old:
             raise DataError(
                 f"'{next(iter(old))}' cannot be combined with tables, which already have it"
@@ -143,9 +147,6 @@ def _on(
     return checked, tables_of_tensors(
         checked.signature, data, used=checked.formula, declared=known is not None, **old
     )
-
-
-_OPTIONS = ("theory", "semantics", "p", "at", "threshold", "log", "budget", "engine")
 
 
 @entry

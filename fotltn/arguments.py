@@ -7,7 +7,7 @@ import inspect
 import operator
 import os
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from numbers import Real
 from pathlib import Path
 from types import NoneType, SimpleNamespace, UnionType
@@ -28,13 +28,21 @@ from fotltn.errors import DataError, did_you_mean, listing, name_hint, shown
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+
+def _is_path(value: Any) -> bool:
+    """Return whether a path can be one in the file system."""
+    path = os.fspath(value)
+    return isinstance(path, str) and "\0" not in path
+
+
 #: A path in the file system.
-AnyPath = str | os.PathLike[str]
+AnyPath = Annotated[str | os.PathLike[str], "a path", _is_path]
 
 #: Returns what to write for an argument (name and value) that a function does not have, or None.
 Elsewhere = Callable[[str, object], str | None]
 
-_MOST_BITS = 1000  # of a number that is to become a float
+_BITS = 64  # of a whole number
+_MOST_BITS = 1000  # of a whole number that is to become a float
 
 
 def names_of(names: Iterable[str] | str) -> list[str]:
@@ -76,19 +84,17 @@ def public(callee: F, elsewhere: Elsewhere | None = None) -> F:
     @functools.wraps(callee)
     def check_first(*args: Any, **named: Any) -> Any:
         kinds, places, open_ended = _types_of(callee)
-        values = dict(zip(places, args, strict=False)) | named
-        for argument, value in values.items():
-            if argument in kinds:
-                if (wrong := mismatch(kinds[argument], value)) is not None:
-                    raise _error(f"{name}: {argument}", wrong)
-            elif not open_ended and argument in named:
-                known = [name for name in kinds if name != "self"]
+        for argument, value in named.items():
+            if argument not in kinds and not open_ended:
+                known = [known for known in kinds if known != "self"]
                 hint = did_you_mean(argument, known, 0.75)
                 hint = hint or (elsewhere(argument, value) if elsewhere else None)
                 hint = hint or name_hint(argument, known)
                 text = f"{name}() got an unexpected keyword argument '{argument}'; {hint}"
                 raise TypeError(text)
-        return callee(*args, **named)
+        checked = right_types(callee, dict(zip(places, args, strict=False)) | named)
+        at_places = [checked[place] for place, _ in zip(places, args, strict=False)]
+        return callee(*at_places, *args[len(places) :], **{n: checked[n] for n in named})
 
     return cast("F", check_first)
 
@@ -96,6 +102,24 @@ def public(callee: F, elsewhere: Elsewhere | None = None) -> F:
 def with_hints(elsewhere: Elsewhere) -> Callable[[F], F]:
     """Check arguments, with hints for names that are no arguments."""
     return lambda callee: public(callee, elsewhere)
+
+
+def right_types(callee: Callable[..., Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments by name; whole numbers of other libraries become those of Python.
+
+    Raises:
+        DataError: one does not have the type of its annotation.
+    """
+    kinds = _types_of(callee)[0]
+    checked = {}
+    for argument, value in values.items():
+        kind = kinds.get(argument, Any)
+        if (wrong := mismatch(kind, value)) is not None:
+            raise _error(f"{callee.__qualname__.removesuffix('.__init__')}: {argument}", wrong)
+        number = None if isinstance(value, int) else whole_number(value)
+        only_number = number is not None and mismatch(kind, object()) is not None
+        checked[argument] = number if only_number and mismatch(kind, number) is None else value
+    return checked
 
 
 @functools.cache
@@ -145,8 +169,8 @@ def mismatch(kind: Any, value: object) -> Mismatch | None:
     """
     origin, inner = get_origin(kind), get_args(kind)
     if origin is Annotated:
-        wrong = mismatch(inner[0], value)
-        return None if wrong is None else Mismatch("", inner[1], value)
+        right = mismatch(inner[0], value) is None and all(test(value) for test in inner[2:])
+        return None if right else Mismatch("", inner[1], value)
     if origin in (Union, UnionType):
         return _of_union(inner, value)
     if origin is Literal:
@@ -169,7 +193,7 @@ def fits(kind: Any, value: object) -> bool:
     if kind is bool:
         return isinstance(value, bool) or type(value).__name__ == "bool_"
     if kind in (int, float) and (number := whole_number(value)) is not None:
-        return kind is int or number.bit_length() < _MOST_BITS
+        return number.bit_length() < (_BITS if kind is int else _MOST_BITS)
     if kind is float:
         real = isinstance(value, Real) and not isinstance(value, bool)
         return real and value == value  # NaN is no number
@@ -202,6 +226,10 @@ def _of_words(words: tuple[Any, ...], value: object) -> Mismatch | None:
     return Mismatch("", described(Literal[words]), value, near)
 
 
+def _has_places(value: object) -> bool:
+    return hasattr(value, "__len__") and hasattr(value, "__getitem__")
+
+
 def _of_mapping(kind: Any, inner: tuple[Any, ...], value: object) -> Mismatch | None:
     if not isinstance(value, Mapping):
         return Mismatch("", described(kind), value)
@@ -215,14 +243,15 @@ def _of_mapping(kind: Any, inner: tuple[Any, ...], value: object) -> Mismatch | 
 
 def _of_list(kind: Any, inner: tuple[Any, ...], value: object) -> Mismatch | None:
     """Look at a list, but at no item of an iterator, which could be read only once."""
-    if isinstance(value, str | bytes | Mapping):
+    ordered = issubclass(get_origin(kind), Sequence) and not _has_places(value)
+    if isinstance(value, str | bytes | Mapping) or ordered:
         hint = f"for one name, write [{value!r}]" if isinstance(value, str) and value else None
         return Mismatch("", described(kind), value, hint)
     try:
         items = iter(cast("Iterable[Any]", value))
     except TypeError:
         return Mismatch("", described(kind), value)
-    if isinstance(value, Iterator) or not isinstance(value, Collection) or not inner:
+    if isinstance(value, Iterator) or not inner:
         return None
     for place, item in enumerate(items):
         one = inner[min(place, len(inner) - 1)] if get_origin(kind) is tuple else inner[0]

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor
@@ -96,7 +96,10 @@ def read(
         "horizon": horizon, "local": [*local], "on_conflict": on_conflict, "step": step,
         "origin": origin, "timezone": timezone, "presence": named,
     }  # fmt: skip
-    said = {name: value for name, value in settings.items() if value not in (None, [], ())}
+    said = {
+        name: value for name, value in settings.items()
+        if value is not None and not (isinstance(value, list) and not value)
+    }  # fmt: skip
     return replace(tables, sources=Sources(sources, tuple(listed), said))
 
 
@@ -224,6 +227,12 @@ def tables(
     )
 
 
+def is_by_name(facts: AnyFacts) -> TypeGuard[Mapping[str, Any]]:
+    """Return whether facts are degrees by the names of predicates, and no columns of a table."""
+    names = isinstance(facts, Mapping) and all(isinstance(name, str) for name in facts)
+    return names and "predicate" not in facts
+
+
 def apart(facts: Any) -> tuple[tuple[Source, ...], tuple[Wide, ...]]:
     """Return the long and the wide tables among facts: one table, or a list of them.
 
@@ -252,7 +261,7 @@ AnyFacts = Any
 def tables_of(facts: AnyFacts, theory: CheckedTheory | None) -> Tables:
     """Return facts as tables: tables as they are, and what `read` takes, one or a list of them.
 
-    A mapping whose keys the theory declares holds degrees, as `tables` takes them.
+    A mapping without a column `predicate` holds degrees by name, as `tables` takes them.
 
     Raises:
         FotError: the facts are wrong, or there is no theory that declares their predicates.
@@ -264,17 +273,18 @@ def tables_of(facts: AnyFacts, theory: CheckedTheory | None) -> Tables:
             f"expected tables, not {shown(facts)}: facts alone do not declare their predicates",
             hint="pass theory=…, or the tables that fotltn.read(theory, facts) returns",
         )
-    if isinstance(facts, Mapping):
-        signature = theory.signature
-        declared = {*signature.predicates, *signature.functions, *signature.relations}
-        if not declared.isdisjoint(name for name in facts if isinstance(name, str)):
-            return tables(theory, facts)
+    if is_by_name(facts):
+        return tables(theory, facts)
     long, wide = apart(facts)
     return read(theory, *long, wide=wide)
 
 
 def _mask(sort: str, mask: Any, made: Tables) -> Tensor:
-    tensor = torch.as_tensor(mask, dtype=torch.bool)
+    try:
+        tensor = torch.as_tensor(mask, dtype=torch.bool)
+    except (TypeError, ValueError, RuntimeError):
+        message = f"the presence of '{sort}': expected true and false, not {shown(mask)}"
+        raise DataError(message) from None
     shape = (made.batch, made.sizes.get(sort, 0), made.horizon)
     if tensor.dim() == 2 and made.batch == 1:
         tensor = tensor.unsqueeze(0)

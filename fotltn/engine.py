@@ -15,7 +15,7 @@ from fotltn.algebra.expr import Expr, Reduce, Reduction, TableLeaf
 from fotltn.algebra.lower import by_equations, lower
 from fotltn.algebra.passes import optimize
 from fotltn.algebra.passes.share import share
-from fotltn.errors import DataError, LimitError, SemanticsError
+from fotltn.errors import DataError, LimitError, SemanticsError, name_hint
 from fotltn.kernels.tracing import tracing
 from fotltn.logic import core as c
 from fotltn.logic.parts import predicates_in
@@ -252,6 +252,8 @@ def compiled(prepared: Prepared, tables: Tables, *, backend: str = "inductor") -
         axes.update({name: value.axes for name, value in values.items()})
         return tuple(value.tensor for value in values.values())
 
+    if backend not in (known := torch.compiler.list_backends(exclude_tags=())):
+        raise SemanticsError(f"unknown backend '{backend}'; {name_hint(backend, known)}")
     from torch.fx.experimental.proxy_tensor import make_fx
 
     with tracing():

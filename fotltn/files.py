@@ -52,6 +52,8 @@ def opened(path: Path, *, links: bool = True) -> Iterator[BinaryIO]:
         DataError: it is not a plain file.
         OSError: it cannot be read.
     """
+    if "\0" in str(path):
+        raise DataError(f"cannot read {path}: no path has the character 0")
     if not links and path.is_symlink():
         raise DataError(f"cannot read {path}: it is a link, not a plain file")
     follow = 0 if links else flag("O_NOFOLLOW")

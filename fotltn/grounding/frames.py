@@ -36,16 +36,22 @@ def read_sources(sources: Iterable[Source]) -> Iterator[tuple[TablePlace, pa.Tab
         DataError: a source cannot be read, or is neither a file nor a data frame.
     """
     listed = list(sources)
-    frames = [i for i, s in enumerate(listed) if not isinstance(s, str | os.PathLike | tuple)]
+    frames = [
+        i for i, s in enumerate(listed) if not (isinstance(s, str | os.PathLike) or _is_read(s))
+    ]
     names = {i: f"data frame {n}" for n, i in enumerate(frames, 1)}
     if len(frames) == 1:
         names[frames[0]] = "the data frame"
     for i, source in enumerate(listed):
-        if isinstance(source, tuple):
+        if _is_read(source):
             place, table = source
             yield place, table
             continue
         yield _read_frame(source, names[i]) if i in names else read_file(Path(source))
+
+
+def _is_read(source: Source) -> bool:
+    return isinstance(source, tuple) and len(source) == 2 and isinstance(source[0], TablePlace)
 
 
 def is_frame(source: Source) -> bool:

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from fotltn.arguments import public
 from fotltn.errors import DataError
 from fotltn.grounding.cells import Bools, Floats, by_word, numbers
 
 _DIGITS = 12  # digits kept, to make halfway between 0.1 and 0.4 exactly one half
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class Entity:
     r"""A fixed entity as an argument, given by name.
@@ -35,6 +37,7 @@ class Entity:
     name: str
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class Measure:
     r"""Compute the degrees of a predicate from a column, in exactly one of several ways.

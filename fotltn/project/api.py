@@ -288,8 +288,7 @@ def _own_encoders(
 def _is_project(theory: object) -> TypeGuard[AnyPath]:
     if not isinstance(theory, str | os.PathLike) or "\n" in str(theory):
         return False
-    path = Path(theory)
-    return path.suffix == ".toml" or path.is_dir()
+    return os.fspath(theory).endswith(".toml") or os.path.isdir(theory)
 
 
 def _is_there(value: Any) -> bool:

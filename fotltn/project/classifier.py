@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import torch
 
+from fotltn.arguments import right_types
 from fotltn.errors import DataError, listing, name_hint, shown
 from fotltn.grounding.cells import times
 from fotltn.grounding.clock import Clock
@@ -149,6 +150,7 @@ class Classifier:
             FotError: columns are missing, settings are wrong, the target is not learned, or the
                 model could not be applied to other frames.
         """
+        right_types(type(self).__init__, self.get_params(deep=False))
         model = train(
             self.theory, learn=self._learned(), define=self.define, semantics=self.semantics,
             p=self.p, seed=self.seed, wide=self._wide(self._labelled(frame, y)), data=self.data,

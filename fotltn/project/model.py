@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from fotltn.arguments import AnyPath, public
 from fotltn.decisions import rounded
 from fotltn.errors import DataError, FotError, MissingModuleError, renamed, warning
 from fotltn.evaluation import Time
@@ -438,8 +439,9 @@ def model_of(built: Built, outcome: FitResult | None = None) -> Model:
 
 
 @entry
+@public
 def load_model(
-    path: Path | str,
+    path: AnyPath,
     *,
     device: str | None = None,
     modules: Mapping[str | tuple[str, ...], Any] | None = None,
@@ -456,6 +458,7 @@ def load_model(
     Raises:
         DataError: the folder is not a model of this version, is damaged, or needs a module.
     """
+    path = Path(path)
     at_hand = made_modules(modules or {})
     tensors, documents = read_folder(path, kind=KIND)
     texts: dict[str, Any] = documents

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from fotltn.arguments import public
 from fotltn.errors import DataError, SemanticsError, did_you_mean, listing, name_hint
 
 
@@ -47,6 +48,7 @@ _CONNECTIVES: dict[str, type[StrEnum]] = {
 }  # fmt: skip
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class PMean:
     """Aggregate by generalised means: of the degrees for ∃ and F, of their errors for ∀ and G.
@@ -86,6 +88,7 @@ class Fold:
 Aggregation = PMean | Fold
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class Semantics:
     """The functions that compute each connective, quantifier and temporal operator.

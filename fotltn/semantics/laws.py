@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
+from fotltn.arguments import public
 from fotltn.semantics.config import (
     Aggregation,
     Fold,
@@ -260,6 +261,7 @@ class Law(Enum):
         return f"Law.{self.name}"
 
 
+@public
 def laws(semantics: str | Semantics) -> frozenset[Law]:
     """Return the laws that a semantics obeys exactly; Boolean truth obeys all but one.
 
