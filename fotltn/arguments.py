@@ -115,7 +115,7 @@ def right_types(callee: Callable[..., Any], values: Mapping[str, Any]) -> dict[s
     for argument, value in values.items():
         kind = kinds.get(argument, Any)
         if (wrong := mismatch(kind, value)) is not None:
-            raise _error(f"{callee.__qualname__.removesuffix('.__init__')}: {argument}", wrong)
+            raise _error(argument, wrong)
         number = None if isinstance(value, int) else whole_number(value)
         only_number = number is not None and mismatch(kind, object()) is not None
         checked[argument] = number if only_number and mismatch(kind, number) is None else value

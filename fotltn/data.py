@@ -18,12 +18,14 @@ from fotltn.grounding.clock import Clock, clock_of
 from fotltn.grounding.dense import tables_of_facts
 from fotltn.grounding.facts import Facts
 from fotltn.grounding.frames import Source, is_frame
+from fotltn.grounding.labels import labels
 from fotltn.grounding.merge import Conflict
 from fotltn.grounding.wide import Sources, Wide, read_wide
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedTheory, check
 from fotltn.logic.signature import Signature
 from fotltn.semantics.from_tensors import tables_of_tensors
+from fotltn.semantics.sparse import SparseTable
 from fotltn.semantics.tables import Names, Tables
 from fotltn.syntax.load import AnyTheory
 from fotltn.threads import entry
@@ -38,6 +40,7 @@ def read(
     horizon: int | None = None,
     local: Sequence[str] | str = (),
     presence: Sequence[str] | str = (),
+    unknown: Sequence[str] | str = (),
     on_conflict: Conflict = "error",
     step: str | float | None = None,
     origin: str | float | date | None = None,
@@ -46,8 +49,8 @@ def read(
 ) -> Tables:
     r"""Read facts from files, data frames or lists, as data to evaluate or to learn from.
 
-    A fact that is not stated is false. If few of many facts are true, only the true ones are
-    stored.
+    A fact that is not stated is false, except for predicates in `unknown`. If few of many facts
+    are true, only the true ones are stored.
 
     Args:
         theory: the declarations of the predicates and functions: a theory, its file or its text.
@@ -59,6 +62,9 @@ def read(
             fact.
         local: sorts whose entities each belong to one trace.
         presence: predicates of one entity that state when it is present.
+        unknown: predicates whose facts are unknown where no row states them, such as labels of what
+            is to be learned. Their degree is 0 there, `tables.known(name)` is the mask of the
+            facts that are stated, and rules, audits and violations leave the others out.
         on_conflict: how to resolve facts that contradict each other: "error", "mean", "first",
             "last" or "majority".
         step: the length of a step, if times are time stamps or dates: a number with a unit (s, min,
@@ -90,6 +96,7 @@ def read(
         check(theory), sources, wide=listed, horizon=horizon, local=local, presence=named,
         on_conflict=on_conflict, clock=clock_of(step, origin, timezone), dtype=dtype,
     )  # fmt: skip
+    tables = replace(tables, possible=_possible(facts, tables, names_of(unknown)))
     for warning in facts.warnings:
         warnings.warn(warning.message, DataWarning, stacklevel=3)
     settings = {
@@ -132,6 +139,15 @@ def stated(
     facts = replace(facts, present=present)
     tables = tables_of_facts(facts, signature, dtype=dtype, sparse=True)
     return facts, replace(tables, inputs=features)
+
+
+def _possible(facts: Facts, tables: Tables, unknown: Iterable[str]) -> dict[str, SparseTable]:
+    """Return tables in which every fact that no row states is true."""
+    of = labels(facts, tables.signature, unknown, dtype=tables.dtype)
+    return {
+        name: SparseTable(of.index[name], of.truth[name], tuple(tables.table(name).shape), 1.0)
+        for name in of.truth
+    }
 
 
 def _sort_of_presence(name: str, signature: Signature) -> str:

@@ -43,7 +43,7 @@ class Checker:
         Raises:
             DataError: one of them does not fit the signature, or two contradict each other.
         """
-        checked = [self._fact(step, f, ("facts", i)) for i, f in enumerate(step.facts)]
+        checked = [self._stated(step, f, ("facts", i)) for i, f in enumerate(step.facts)]
         checked += [self._value(step, f, ("values", i)) for i, f in enumerate(step.values)]
         stated: dict[tuple[str, tuple[str, ...]], Any] = {}
         for item in checked:
@@ -103,10 +103,17 @@ class Checker:
                     header, f"the entities of '{sort}' are a list of names", ("entities", sort)
                 )
 
+    def _stated(self, step: TraceStep, fact: Fact, path: Path) -> Checked:
+        """Check a fact, or the value of a function among the facts."""
+        of_function = isinstance(fact, list | tuple) and fact[:1] and isinstance(fact[0], str)
+        if of_function and fact[0] in self.signature.functions:
+            return self._value(step, fact, path)
+        return self._fact(step, fact, path)
+
     def _fact(self, step: TraceStep, fact: Fact, path: Path) -> Checked:
         signature = self.signature
         symbols: dict[str, Any] = {**signature.predicates, **signature.relations}
-        name = self._symbol(step, fact, path, symbols, "predicate", signature.functions)
+        name = self._symbol(step, fact, path, symbols, "predicate")
         sorts = symbols[name].sorts
         paired = name in signature.relations
         count = len(fact) - 1
@@ -134,7 +141,7 @@ class Checker:
     def _value(self, step: TraceStep, fact: Fact, path: Path) -> Checked:
         signature = self.signature
         functions = signature.functions
-        name = self._symbol(step, fact, path, functions, "function", signature.predicates)
+        name = self._symbol(step, fact, path, functions, "function")
         decl = functions[name]
         if len(fact) != len(decl.sorts) + 2:
             form = ", ".join([f'"{name}"', *decl.sorts, decl.result])
@@ -160,7 +167,6 @@ class Checker:
         path: Path,
         known: Mapping[str, object],
         kind: str,
-        others: Mapping[str, object],
     ) -> str:
         if isinstance(fact, str) or not isinstance(fact, list | tuple) or not fact:
             raise wrong(step, f"a {kind} with its arguments is a list", path)
@@ -169,9 +175,8 @@ class Checker:
             raise wrong(step, f"a {kind} comes first, by name, not {shown(name)}", (*path, 0))
         if name not in known:
             hint = name_hint(name, known)
-            if name in others:
-                key = "values" if kind == "predicate" else "facts"
-                hint = f"that belongs under '{key}'"
+            if name in self.signature.predicates:
+                hint = "that belongs under 'facts'"
             raise wrong(step, f"unknown {kind} '{name}'", (*path, 0), hint)
         return name
 

@@ -177,7 +177,8 @@ class Monitor(StepLoop[States]):
         """Take one step, and return the states of all axioms.
 
         Args:
-            facts: the facts: predicates with their arguments, and a degree if it is not 1. Facts
+            facts: the facts: predicates with their arguments, and a degree if it is not 1; or
+                functions with their arguments and values, such as `("speed", "ego", 3.5)`. Facts
                 that are not stated are false. Or a whole step: an object with the keys `facts` and
                 `values`, or a line of JSON.
             values: the values of temporal functions.

@@ -113,6 +113,10 @@ def step_of(
         return read_line(InputLine(name, line, raw.rstrip("\r\n")))
     if isinstance(raw, Mapping):
         return _read_object(raw, None)
+    for facts in (raw, values):
+        if isinstance(facts, bytes) or not isinstance(facts, Iterable):
+            hint = 'such as [("Stop", "ego")]'
+            raise DataError(f"a step is a list of facts, not {shown(facts)}", hint=hint)
     return TraceStep(tuple(raw), tuple(values))
 
 

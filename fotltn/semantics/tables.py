@@ -269,6 +269,12 @@ class Tables:
         """Return the table of a predicate: dense, shape `(trace, *arguments, time)`, or facts."""
         return _lookup("predicate", name, self.predicates)
 
+    def known(self, name: str) -> Tensor:
+        """Return where a predicate is known: where rows state it, if `read` was told `unknown`."""
+        table = self.predicate(name)
+        most = self.possible.get(name, table)
+        return table == (most.dense(table.dtype) if isinstance(most, SparseTable) else most)
+
     def function(self, name: str) -> Tensor:
         """Return the table of a function, shape `(trace, *arguments, time)`."""
         return _lookup("function", name, self.functions)

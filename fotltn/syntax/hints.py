@@ -69,6 +69,34 @@ _SLIPS = [
     (re.compile(r"\bG\s*\{|\bF\s*\{"), "bounds go in square brackets: F[<=3], G[1,4]"),
 ]
 
+#: Text before a place, the text at the place, and what to write instead of what was meant.
+_MEANT = [
+    (
+        r"(forall|exists|∀|∃)[^.]*:\s*$", r"[!¬□◇]|\w+\s*[(\[]",
+        "variables end with a dot, and a colon states their sort: forall x. G(Stop(x)), or "
+        "forall x: car. G(Stop(x))",
+    ),
+    (
+        r"(forall|exists|∀|∃)\s*$", r"[<>=!≤≥]|\d",
+        "quantifiers do not count; for at least two, write exists x, y. x != y & Stop(x) & Stop(y)",
+    ),
+    (
+        r"\[[^\]]*\d\s*$", r"[^\W\d]+\s*[],]",
+        'bounds are numbers of steps without a unit, such as F[<=3]; the length of a step is a '
+        'setting of the data, such as step = "1d"',
+    ),
+    (r"\[\s*\d+\s*$", r"\.|:|-|;", "a range has a comma: F[0,3]"),
+    (
+        r"[\w)]\s*$", r"[-+*/]",
+        "formulas have no arithmetic: give the result as a function of its own, or compare a "
+        "function with a number or with another function: speed(x) > 3",
+    ),
+]  # fmt: skip
+
+
+def _another(word: str) -> str:
+    return f"choose another name, such as {word}1"
+
 
 def valid_name(name: str) -> str:
     """Return the name if formulas can write it; raise an error otherwise."""
@@ -106,6 +134,9 @@ def hint_for(text: str, start: int, end: int, expected: set[str]) -> str | None:
     for pattern, hint in _SLIPS:
         if pattern.search(nearby):
             return hint
+    for earlier, here, hint in _MEANT:
+        if re.search(earlier, text[:start]) and re.match(here, text[start:]):
+            return hint
     word = text[start:end]
     if word == "in" and "DOT" in expected:
         return "variables that range over a relation go in parentheses: forall (x, y) in pairs."
@@ -116,7 +147,7 @@ def hint_for(text: str, start: int, end: int, expected: set[str]) -> str | None:
         return "a quantifier needs a dot after its variables: forall x. G(Stop(x))"
     operator = next((op for op in Temporal if op.ascii == word), None)
     if operator is not None and re.match(r"\s*\(", text[end:]):
-        return f"{word} is the operator '{operator.value.words}'; choose another name"
+        return f"{word} is the operator '{operator.value.words}'; {_another(word)}"
     before = text[:start].rstrip()
     if re.search(r"(^|[^\w.])P$", before) and "AND" in expected:
         return "P is no operator: 'once before' is O"
@@ -132,7 +163,7 @@ def hint_for(text: str, start: int, end: int, expected: set[str]) -> str | None:
     ):
         return f"{word} goes between two formulas: a {word} b"
     if word in KEYWORDS and "NAME" in expected:
-        return f"'{word}' is a keyword of the language; choose another name"
+        return f"'{word}' is a keyword of the language; {_another(word)}"
     if re.search(r"\baxiom\s+hard\s+$", text[:start]) and "WEIGHT" in expected:
         return f"hard goes before axiom: hard axiom {word}: …"
     if text[:start].rstrip(" \t").endswith("\n") and "$END" in expected:

@@ -59,7 +59,11 @@ SPEED = '"values": [["speed", "ego", 1]]'
         ('{"facts": [[]]}', "a predicate with its arguments is a list", "[]"),
         ('{"facts": [[7, "ego"]]}', "a predicate comes first, by name, not 7", "7"),
         ('{"facts": [["rain"], ["Stopp", "ego"]]}', "unknown predicate 'Stopp'", '"Stopp"'),
-        ('{"facts": [["speed", "ego", 3]]}', "unknown predicate 'speed'", '"speed"'),
+        (
+            '{"facts": [["speed", "ego", "x"]]}',
+            "'speed' has the value 'x'; expected a finite number",
+            '"x"',
+        ),
         ('{"facts": [["Stop"]]}', "'Stop' takes 1 argument, but there are 0", '["Stop"]'),
         (
             '{"facts": [["Stop", "ego", 1, 2]]}',

@@ -160,7 +160,7 @@ def test_what_is_stored_numbers_the_tables_in_memory(scene, tmp_path):
 
 WRONG: dict[str, tuple[dict[str, object], str]] = {
     "an unknown predicate": ({"learn": ["Stpo"]}, "unknown predicate 'Stpo'"),
-    "a name that is none": ({"learn": [3]}, "train: learn[0]: expected text, not 3"),
+    "a name that is none": ({"learn": [3]}, "learn[0]: expected text, not 3"),
     "no facts": ({"facts": []}, "there are no facts to learn from"),
     "facts of numbers": ({"facts": 3}, "expected tables of facts, not 3"),
     "a table of numbers": ({"facts": [3]}, "cannot read facts from a value of type 'int'"),

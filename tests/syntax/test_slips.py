@@ -19,7 +19,7 @@ RANGE = "write {} for three steps, or F, G, O, H for a range"
 
 
 def reserved(word: str) -> str:
-    return f"'{word}' is a keyword of the language; choose another name"
+    return f"'{word}' is a keyword of the language; choose another name, such as {word}1"
 
 
 #: text, the place of the caret, what the caret stands under, message, hint
@@ -89,7 +89,7 @@ SLIPS: list[tuple[str, str, str, str, str | None]] = [
     ("where", "1:1", "where", "found 'where', expected a formula", reserved("where")),
     (
         "U(a, b)", "1:1", "U", "found 'U', expected a formula",
-        "U is the operator 'until'; choose another name",
+        "U is the operator 'until'; choose another name, such as U1",
     ),
     # bounds and strict forms
     ("X[1,3] a", "1:2", "[1,3]", "X looks at one time point, not at a range", RANGE.format("X[3]")),
@@ -111,7 +111,7 @@ SLIPS: list[tuple[str, str, str, str, str | None]] = [
     ("F[] a", "1:3", "]", "found ']', expected a comparison or a number", None),
     ("F[1,] a", "1:5", "]", "found ']', expected a number", None),
     ("F[<= 3 a", "1:8", "a", "found 'a', expected ']'", None),
-    ("F[1..3] a", "1:4", ".", "found '.', expected ',' or ']'", None),
+    ("F[1..3] a", "1:4", ".", "found '.', expected ',' or ']'", "a range has a comma: F[0,3]"),
     (
         "F[2147483648] a", "1:3", "2147483648", "a bound must be at most 2147483647",
         "leave it out, or write [>=a]",

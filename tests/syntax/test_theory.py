@@ -334,11 +334,11 @@ def test_a_folder_is_no_file(tmp_path):
 @pytest.mark.parametrize("name", ["a\0b", "\ud800", "x" * 5000], ids=ascii)
 def test_paths_that_cannot_be_are_errors_of_ours(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(FotError, match="cannot read"):
+    with pytest.raises(FotError, match=r"cannot read|expected a path"):
         load_theory(name)
     with pytest.raises(FotError, match="cannot read"):
         parse_theory(f'include "{name}"')
-    with pytest.raises(DataError, match="cannot write"):
+    with pytest.raises(DataError, match=r"cannot write|expected a path"):
         save_theory(th.Theory(), name)
     assert not list(tmp_path.iterdir())
 
