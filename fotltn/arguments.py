@@ -27,6 +27,7 @@ from typing import (
 from fotltn.errors import DataError, did_you_mean, listing, name_hint, shown
 
 F = TypeVar("F", bound=Callable[..., Any])
+C = TypeVar("C", bound=type)
 
 
 def _is_path(value: Any) -> bool:
@@ -56,6 +57,14 @@ def whole_number(value: object) -> int | None:
         return None
     try:
         return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        return None
+
+
+def items_of(values: object) -> Iterator[Any] | None:
+    """Return the items of a list or the like; None if there are none to go over."""
+    try:
+        return iter(values)  # type: ignore[call-overload,no-any-return]
     except TypeError:
         return None
 
@@ -102,6 +111,14 @@ def public(callee: F, elsewhere: Elsewhere | None = None) -> F:
 def with_hints(elsewhere: Elsewhere) -> Callable[[F], F]:
     """Check arguments, with hints for names that are no arguments."""
     return lambda callee: public(callee, elsewhere)
+
+
+def with_methods(owner: C) -> C:
+    """Compare the arguments of a class's public methods with their annotations."""
+    for name, method in [*vars(owner).items()]:
+        if inspect.isfunction(method) and not name.startswith("_"):
+            setattr(owner, name, public(method))
+    return owner
 
 
 def right_types(callee: Callable[..., Any], values: Mapping[str, Any]) -> dict[str, Any]:
@@ -247,9 +264,7 @@ def _of_list(kind: Any, inner: tuple[Any, ...], value: object) -> Mismatch | Non
     if isinstance(value, str | bytes | Mapping) or ordered:
         hint = f"for one name, write [{value!r}]" if isinstance(value, str) and value else None
         return Mismatch("", described(kind), value, hint)
-    try:
-        items = iter(cast("Iterable[Any]", value))
-    except TypeError:
+    if (items := items_of(value)) is None:
         return Mismatch("", described(kind), value)
     if isinstance(value, Iterator) or not inner:
         return None

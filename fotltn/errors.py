@@ -255,7 +255,7 @@ def missing(what: str, package: str, extra: str) -> DataError:
 
 def did_you_mean(name: str, known: Iterable[str], near: float = 0.6) -> str | None:
     """Return a hint with the most similar known name, or None if none is similar enough."""
-    names = list(known)
+    names, name = list(known), str(name)  # which may come from outside
     close = difflib.get_close_matches(name, names, n=1, cutoff=near)
     if not close:
         lowered = {n.lower(): n for n in names}

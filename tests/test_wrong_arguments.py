@@ -95,6 +95,50 @@ def right(model: fotltn.Model) -> dict[str, tuple[Callable[..., Any], dict[str, 
     return {name: (getattr(fotltn, name), arguments) for name, arguments in calls.items()}
 
 
+def methods(model: fotltn.Model) -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
+    """Methods of results, with arguments that they take."""
+    watch, monitor = fotltn.Watch(THEORY), fotltn.Monitor(THEORY)
+    cells = model.cells("Obey")
+    classifier = fotltn.Classifier(
+        THEORY, "Stop", sort="car", entity="who", time="t", predicates={"stop": "Stop"},
+        features=["speed"], training={"epochs": 1},
+    )  # fmt: skip
+    classifier.fit(ROWS)
+    where = {"axiom": "Obey", "binding": {"x": "ego"}, "time": 0}
+    calls: list[tuple[Callable[..., Any], dict[str, Any]]] = [
+        (model.apply, {"data": [ROWS]}),
+        (model.ask, {"formula": "Stop(x)"}),
+        (model.audit, {}),
+        (model.cells, {"axiom": "Obey"}),
+        (model.counterexample, {"axiom": "Obey"}),
+        (model.decided, {}),
+        (model.metrics, {}),
+        (model.predictions, {}),
+        (model.save, {"path": "folder"}),
+        (model.truth_over_time, {"axiom": "Obey"}),
+        (model.violations, {"axiom": "Obey"}),
+        (model.why, where),
+        (model.worst, {}),
+        (watch.step, {"facts": []}),
+        (watch.steps, {"steps": []}),
+        (watch.finish, {}),
+        (watch.restore, {"snapshot": watch.snapshot()}),
+        (monitor.step, {"facts": []}),
+        (monitor.steps, {"steps": []}),
+        (cells.worst, {}),
+        (cells.find, {"entities": {"x": "ego"}, "time": 0}),
+        (TABLES.known, {"name": "Stop"}),
+        (TABLES.predicate, {"name": "Stop"}),
+        (TABLES.numbers, {"sort": "car", "trace": 0}),
+        (fotltn.AxiomLoss(THEORY).forward, {"values": {"Near": TABLES.predicate("Near")}}),
+        (classifier.predict, {"frame": ROWS}),
+        (fotltn.plots.training_curves, {"history": model.history}),
+        (fotltn.plots.axiom_curves, {"history": model.history}),
+        (fotltn.plots.heat_map, {"rule": model.truth_over_time("Obey")}),
+    ]
+    return {callee.__qualname__: (callee, arguments) for callee, arguments in calls}
+
+
 def test_every_public_name_is_called_or_not_callable(model):
     assert {*right(model), *NOT_CALLED} == set(fotltn.__all__)
 
@@ -119,6 +163,8 @@ def call(callee: Callable[..., Any], arguments: dict[str, Any]) -> None:
     if more:
         places, named = [named.pop("theory")], named
     result = callee(*places, *more, **named)
+    if isinstance(result, Iterator):
+        list(result)
     if isinstance(result, fotltn.Wide):
         fotltn.read(THEORY, wide=result)
     if isinstance(result, fotltn.Classifier):
@@ -130,7 +176,18 @@ def test_a_wrong_argument_is_a_fot_error(name, model, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("fotltn.web.serve.serve", lambda *_, **__: None)
     callee, arguments = right(model)[name]
-    escaped = []
+    assert not escaped(name, callee, arguments)
+
+
+def test_a_wrong_argument_of_a_method_is_a_fot_error(model, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lists = [escaped(name, *one) for name, one in methods(model).items()]
+    assert not [error for errors in lists for error in errors]
+
+
+def escaped(name: str, callee: Callable[..., Any], arguments: dict[str, Any]) -> list[str]:
+    """What ends in another error than ours."""
+    errors = []
     for changed in wrong(callee, arguments):
         try:
             with warnings.catch_warnings():
@@ -140,8 +197,8 @@ def test_a_wrong_argument_is_a_fot_error(name, model, tmp_path, monkeypatch):
             continue
         except Exception as error:
             (what,) = (n for n, v in changed.items() if n not in arguments or arguments[n] is not v)
-            escaped.append(f"{name}({what}={changed[what]!r:.40}): {type(error).__name__}: {error}")
-    assert not escaped, "\n".join(escaped)
+            errors.append(f"{name}({what}={changed[what]!r:.40}): {type(error).__name__}: {error}")
+    return errors
 
 
 def test_there_are_many_wrong_arguments(model):

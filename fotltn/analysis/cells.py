@@ -23,6 +23,7 @@ from fotltn.analysis.record import look_up
 from fotltn.analysis.truncation import undecided
 from fotltn.analysis.unlabelled import tables_of
 from fotltn.analysis.view import View
+from fotltn.arguments import public
 from fotltn.decisions import threshold_of, two_valued
 from fotltn.errors import DataError, listing
 from fotltn.logic import core as c
@@ -150,6 +151,7 @@ class Cells:
 
     # --- what people ask of them --------------------------------------------------------------
 
+    @public
     def worst(self, top: int = 10) -> WorstCells:
         """Return the cells that the error comes from: violations first, then weak cells.
 
@@ -179,6 +181,7 @@ class Cells:
 
         return truth_over_time(self)
 
+    @public
     def explain(
         self, *, time: int = 0, trace: str | int = 0, fixed: Collection[str] = (), **binding: str
     ) -> Explanation:
@@ -197,6 +200,7 @@ class Cells:
 
         return why(self, self.find(binding, time, trace), fixed=fixed)
 
+    @public
     def repair(
         self, *, time: int = 0, trace: str | int = 0, fixed: Collection[str] = (), **binding: str
     ) -> Repair:
@@ -302,6 +306,7 @@ class Cells:
         where = [] if trace is None else [f"{trace}:"]
         return " ".join([*where, ", ".join(self.binding(self.cell(row, 0)).values())]).strip()
 
+    @public
     def containing(self, text: str) -> Tensor:
         """Return which rows bind an entity whose name contains a text, shape `(row,)`."""
         tables, wanted = self.tables, text.casefold()
@@ -322,6 +327,7 @@ class Cells:
 
     # --- cells by name ------------------------------------------------------------------------
 
+    @public
     def find(self, entities: Mapping[str, str], time: int = 0, trace: str | int = 0) -> Cell:
         """Return the cell of a binding and a time.
 

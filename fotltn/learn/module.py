@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from fotltn.arguments import public
 from fotltn.data import AnyFacts, tables_of
-from fotltn.errors import DataError, name_hint
+from fotltn.errors import DataError, name_hint, shown
 from fotltn.evaluation import over_traces
 from fotltn.kernels.tracing import is_transformed
 from fotltn.learn.objective import AxiomsBy, Objective
@@ -170,6 +170,8 @@ class AxiomLoss(nn.Module):
         if isinstance(values, Tables):
             hint = "pass tables that do not change with the theory: fotltn.AxiomLoss(theory, data)"
             raise DataError("expected degrees by name, not Tables", hint=hint)
+        if values is not None and not isinstance(values, Mapping):
+            raise DataError(f"expected degrees by name, not {shown(values)}")
         tables = {**values, **named} if values else named
         if torch.compiler.is_dynamo_compiling():
             plain: Callable[..., AxiomValues] = torch.compiler.disable(self._values)
@@ -184,7 +186,7 @@ class AxiomLoss(nn.Module):
         self, values: Mapping[str, Any], lengths: Sequence[int] | Tensor | None
     ) -> AxiomValues:
         tables = {name: _as_written(name, value) for name, value in values.items()}
-        count = None if lengths is None else torch.as_tensor(lengths)
+        count = None if lengths is None else _as_lengths(lengths)
         key = (
             None if count is None else (count.shape, count.dtype),
             *(
@@ -349,6 +351,13 @@ def _as_written(name: str, value: Any) -> Table:
         return value
     facts = value.coalesce()
     return SparseTable(facts.indices(), facts.values(), tuple(facts.shape))
+
+
+def _as_lengths(lengths: Any) -> Tensor:
+    try:
+        return torch.as_tensor(lengths)
+    except (TypeError, ValueError, RuntimeError):
+        raise DataError(f"lengths must be whole numbers, not {shown(lengths)}") from None
 
 
 def _degrees(table: Table) -> Tensor:

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
-from fotltn.errors import DataError
+from fotltn.arguments import items_of
+from fotltn.errors import DataError, shown
 from fotltn.monitor.steps import SEES, Fact, Header, InputLine, StepInput, TraceStep, step_of, wrong
 from fotltn.strict_json import read_json
 
@@ -62,8 +63,12 @@ class StepLoop(ABC, Generic[T]):
                 taken.
         """
         name = str(getattr(steps, "name", "steps"))
+        listed = None if isinstance(steps, str | bytes | Mapping) else items_of(steps)
+        if listed is None:
+            hint = "`step` takes a single one"
+            raise DataError(f"expected a list of steps, not {shown(steps)}", hint=hint)
         try:
-            for raw in steps:
+            for raw in listed:
                 if not isinstance(raw, TraceStep | InputLine):
                     self._lines += 1
                     if isinstance(raw, str):

@@ -189,6 +189,7 @@ class Monitor(StepLoop[States]):
         (states,) = self._one(facts, values)
         return states
 
+    @public
     def finish(self) -> States:
         """Return the verdicts on the whole trace. No steps can follow.
 

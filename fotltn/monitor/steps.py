@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from fotltn.arguments import items_of
 from fotltn.errors import (
     DataError,
     Diagnostic,
@@ -113,11 +114,15 @@ def step_of(
         return read_line(InputLine(name, line, raw.rstrip("\r\n")))
     if isinstance(raw, Mapping):
         return _read_object(raw, None)
-    for facts in (raw, values):
-        if isinstance(facts, bytes) or not isinstance(facts, Iterable):
-            hint = 'such as [("Stop", "ego")]'
-            raise DataError(f"a step is a list of facts, not {shown(facts)}", hint=hint)
-    return TraceStep(tuple(raw), tuple(values))
+    return TraceStep(_listed(raw), _listed(values))
+
+
+def _listed(facts: Iterable[Fact]) -> tuple[Fact, ...]:
+    listed = None if isinstance(facts, bytes) else items_of(facts)
+    if listed is not None:
+        return tuple(listed)
+    hint = 'a fact is a predicate with its arguments, such as ("Stop", "ego")'
+    raise DataError(f"expected a list of facts, not {shown(facts)}", hint=hint)
 
 
 def header_of(raw: StepInput) -> Header:

@@ -129,6 +129,7 @@ class Watch(StepLoop[CellEvent]):
         known = packed(self.roster, self.entries, self.conditions, self.axioms)
         return {**self._kind, "count": self.count, "ended": self.ended, **known}
 
+    @public
     def restore(self, snapshot: dict[str, Any]) -> None:
         """Continue from the snapshot of another watch of this theory with these options.
 
@@ -303,6 +304,7 @@ class Watch(StepLoop[CellEvent]):
 
     # --- the end -------------------------------------------------------------------------------
 
+    @public
     def finish(self, end: End = "undecided") -> list[CellEvent]:
         """End the trace, and return the events that its end decides. No steps can follow.
 

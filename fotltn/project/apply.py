@@ -12,11 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fotltn.errors import DataError, Diagnostic, listing, name_hint, shown, warning
+from fotltn.data import apart
+from fotltn.errors import DataError, Diagnostic, listing, name_hint, warning
 from fotltn.grounding.block_reader import FeatureColumns
 from fotltn.grounding.facts import Facts
 from fotltn.grounding.features import Features
-from fotltn.grounding.frames import Source, is_frame
+from fotltn.grounding.frames import Source
 from fotltn.grounding.prepared import MANIFEST
 from fotltn.networks.encoders import Embeddings, FeatureInputs
 from fotltn.networks.grounding import Grounding
@@ -181,15 +182,11 @@ def _by_name(data: NewData, names: Sequence[str], tests: Sequence[str]) -> dict[
     known = [*names, *tests]
     if isinstance(data, Mapping) and data and set(data) <= set(known):
         return {str(name): table for name, table in data.items()}
-    if isinstance(data, str | os.PathLike | Mapping) or is_frame(data):
-        listed: list[Any] = [data]
-    elif isinstance(data, Iterable):
-        listed = list(data)
-    else:
-        raise DataError(f"expected a folder, files or tables of new data, not {shown(data)}")
+    long, wide = apart(data)
+    listed: list[Any] = [*long, *wide]
     files = [t for t in listed if isinstance(t, str | os.PathLike)]
+    by_file = {Path(name).name: name for name in known}
     if len(files) == len(listed):
-        by_file = {Path(name).name: name for name in known}
         matched = {by_file[Path(f).name]: Path(f) for f in files if Path(f).name in by_file}
         if listed and len(matched) == len(files):
             return dict(matched)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from fotltn.arguments import AnyPath, public
+from fotltn.analysis.truncation import End
+from fotltn.arguments import AnyPath, public, with_methods
+from fotltn.data import AnyFacts, apart
 from fotltn.decisions import rounded
 from fotltn.errors import DataError, FotError, MissingModuleError, renamed, warning
 from fotltn.evaluation import Time
 from fotltn.grounding.facts import Facts
-from fotltn.grounding.frames import Source
 from fotltn.grounding.labels import Labels
 from fotltn.learn.fit import Epoch, FitResult
 from fotltn.learn.store import below, read_folder, write_folder
@@ -55,7 +57,6 @@ if TYPE_CHECKING:  # loaded only when a model is asked, because training does no
     from fotltn.analysis.metrics import Report, Scores
     from fotltn.analysis.over_time import TruthOverTime
     from fotltn.analysis.satisfaction import Satisfaction
-    from fotltn.analysis.truncation import End
     from fotltn.analysis.view import View
     from fotltn.analysis.violations import Counterexample, Ranked, WorstCells
     from fotltn.posterior.doubts import Doubts
@@ -66,6 +67,7 @@ KIND = "model"
 
 
 @entries
+@with_methods
 @dataclass(slots=True, eq=False, repr=False)
 class Model:
     r"""A trained model: the networks or worlds, with the theory and the names.
@@ -306,7 +308,7 @@ class Model:
         return view.audit(labels)
 
     def metrics(
-        self, facts: Iterable[Source] | None = None, *, threshold: float | None = None
+        self, facts: AnyFacts | None = None, *, threshold: float | None = None
     ) -> Report | None:
         """Measure how good predictions are on the facts held back for testing, or on other facts.
 
@@ -315,7 +317,8 @@ class Model:
         """
         labels = self.world.test
         if facts is not None:
-            labels, _ = read_labels(self.world, self.grounding.open, facts)
+            listed = itertools.chain(*apart(facts))
+            labels, _ = read_labels(self.world, self.grounding.open, listed)
         return None if labels is None or not labels.total else self.score(labels, threshold)
 
     def score(self, labels: Labels, threshold: float | None = None) -> Report:

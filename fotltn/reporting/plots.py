@@ -22,8 +22,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fotltn.analysis.metrics import Calibration, Scores
+from fotltn.analysis.over_time import Band, BindingRow, BindingRows, TruthOverTime
+from fotltn.arguments import public
 from fotltn.errors import DataError, name_hint
 from fotltn.format import about, count, number
+from fotltn.learn.fit import Epoch
 from fotltn.reporting.theme import (
     BLUE,
     DOTTED,
@@ -45,10 +49,6 @@ from fotltn.reporting.theme import subplots as subplots
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from fotltn.analysis.metrics import Calibration, Scores
-    from fotltn.analysis.over_time import Band, BindingRow, BindingRows, TruthOverTime
-    from fotltn.learn.fit import Epoch
-
 _NAME = 28  # characters of a binding that a heat map shows
 _SHOWN = 3  # how many axioms get their own colour, if none are named
 _NOTHING = "no binding of the rule counts at any time, so there is nothing to draw"
@@ -57,6 +57,7 @@ _NOTHING = "no binding of the rule counts at any time, so there is nothing to dr
 # --- training --------------------------------------------------------------------------------
 
 
+@public
 def training_curves(history: Sequence[Epoch], *, ax: Axes | None = None) -> Axes:
     """Plot the loss by epoch, with its two parts: facts and axioms.
 
@@ -81,6 +82,7 @@ def training_curves(history: Sequence[Epoch], *, ax: Axes | None = None) -> Axes
     return ax
 
 
+@public
 def axiom_curves(
     history: Sequence[Epoch], *, axioms: Sequence[str] | None = None, ax: Axes | None = None
 ) -> Axes:
@@ -149,6 +151,7 @@ def _line(
 # --- predictions -----------------------------------------------------------------------------
 
 
+@public
 def precision_recall(
     scores: Scores, predicates: str | Sequence[str] | None = None, *, ax: Axes | None = None
 ) -> Axes:
@@ -198,6 +201,7 @@ def precision_recall(
     return ax
 
 
+@public
 def calibration(measured: Calibration, *, title: str = "", ax: Axes | None = None) -> Axes:
     """Plot the share of true facts against the predicted degree, by bins; bars count the facts.
 
@@ -253,11 +257,13 @@ def _known(what: str, name: str, names: Sequence[str] | Scores) -> None:
 # --- one rule over bindings and time ----------------------------------------------------------
 
 
+@public
 def band(rule: TruthOverTime) -> Band:
     """Compute the mean and range of a rule's values at each time, for `truth_over_time`."""
     return rule.band()
 
 
+@public
 def truth_over_time(rule: TruthOverTime | Band, *, ax: Axes | None = None) -> Axes:
     """Plot a rule's degrees over time: the mean over bindings, and the band of all degrees.
 
@@ -270,8 +276,6 @@ def truth_over_time(rule: TruthOverTime | Band, *, ax: Axes | None = None) -> Ax
     Raises:
         DataError: no cell counts.
     """
-    from fotltn.analysis.over_time import Band
-
     drawn = rule if isinstance(rule, Band) else rule.band()
     times, single = drawn.times, len(drawn.times) == 1
     if not times:
@@ -296,6 +300,7 @@ def truth_over_time(rule: TruthOverTime | Band, *, ax: Axes | None = None) -> Ax
     return ax
 
 
+@public
 def heat_map(rule: TruthOverTime | BindingRows, *, top: int = 30, ax: Axes | None = None) -> Axes:
     """Plot the worst bindings of a rule, one per row, against time.
 
@@ -313,8 +318,6 @@ def heat_map(rule: TruthOverTime | BindingRows, *, top: int = 30, ax: Axes | Non
     """
     if top < 1:
         raise DataError(f"a heat map has at least 1 row, not {top}")
-    from fotltn.analysis.over_time import BindingRows
-
     drawn = rule if isinstance(rule, BindingRows) else rule.top(top)
     rows, times = drawn.rows[:top], drawn.times
     if not rows:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 from weakref import WeakSet
 
-from fotltn.errors import missing
+from fotltn.errors import DataError, missing, shown
 from fotltn.files import Content, write_files
 
 if TYPE_CHECKING:
@@ -109,6 +109,8 @@ def subplots(
 @contextmanager
 def drawing(ax: Axes | None, width: float = 5.2, height: float = 3.2) -> Iterator[Axes]:
     """Yield axes to draw on: new ones in this look, or yours unchanged."""
+    if ax is not None and not hasattr(ax, "get_figure"):
+        raise DataError(f"ax: expected axes of matplotlib, not {shown(ax)}")
     if ax is None:
         with look():
             yield new_figure(width, height).add_subplot()

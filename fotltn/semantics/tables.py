@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar, assert_never
 import torch
 from torch import Tensor
 
+from fotltn.arguments import public
 from fotltn.errors import DataError, name_hint
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedFormula
@@ -161,10 +162,8 @@ class Tables:
         traces = "1 trace" if self.batch == 1 else f"{self.batch:,} traces"
         points = "1 time point" if self.horizon == 1 else f"{self.horizon:,} time points"
         sorts = [f"{number:,} of sort '{sort}'" for sort, number in self.sizes.items()]
-        symbols = [*self.predicates, *self.functions, *self.relations]
-        return (
-            f"<{', '.join([traces, points, *sorts])}; tables of {', '.join(symbols) or 'nothing'}>"
-        )
+        symbols = ", ".join([*self.predicates, *self.functions, *self.relations]) or "nothing"
+        return f"<{', '.join([traces, points, *sorts])}; tables of {symbols}>"
 
     @property
     def batch(self) -> int:
@@ -188,9 +187,10 @@ class Tables:
         """Return the number of time points of a trace."""
         return int(self.lengths[trace])
 
+    @public
     def numbers(self, sort: str, trace: int) -> Mapping[str, int]:
         """Return the numbers of a sort's entities in a trace by name; the first of equal names."""
-        size = self.sizes[sort]
+        size = self.full_size(c.Axis("", sort=sort))
 
         def made() -> dict[str, int]:
             return {self.names.called(sort, trace, i): i for i in reversed(range(size))}
@@ -271,8 +271,7 @@ class Tables:
 
     def known(self, name: str) -> Tensor:
         """Return where a predicate is known: where rows state it, if `read` was told `unknown`."""
-        table = self.predicate(name)
-        most = self.possible.get(name, table)
+        table, most = self.predicate(name), self.possible.get(name, self.predicate(name))
         return table == (most.dense(table.dtype) if isinstance(most, SparseTable) else most)
 
     def function(self, name: str) -> Tensor:
@@ -343,7 +342,7 @@ def present_mask(
 
 
 def _lookup(kind: str, name: str, tables: Mapping[str, T]) -> T:
-    if name not in tables:
+    if not isinstance(name, str) or name not in tables:
         raise DataError(f"no table was given for the {kind} '{name}'; {name_hint(name, tables)}")
     return tables[name]
 
