@@ -13,13 +13,14 @@ from typing import Any, TypedDict, TypeGuard, Unpack
 from torch import nn
 
 from fotltn.arguments import AnyPath, names_of, with_hints
-from fotltn.data import AnyFacts, apart
+from fotltn.data import AnyFacts, apart, is_by_name, tables_of
 from fotltn.errors import DataError, listing, shown
 from fotltn.grounding.frames import Source
 from fotltn.grounding.wide import Wide
 from fotltn.learn.fit import Epoch
 from fotltn.learn.objective import Objective
 from fotltn.learn.task import Training
+from fotltn.logic.check import check
 from fotltn.posterior.sampler import Sampling
 from fotltn.project import train as training_of
 from fotltn.project.callbacks import Callback, EachEpoch
@@ -192,6 +193,8 @@ def train(
         sources: dict[str, Source] = {}
         listed = apart(settings.get("wide", ()))[1]
         data = _mapping("data", settings.get("data"))
+        if is_by_name(facts) and facts:
+            facts = tables_of(facts, check(theory))
         if isinstance(facts, Tables):
             if listed:
                 raise DataError("pass wide tables to fotltn.read(…, wide=…), not to train")
