@@ -29,7 +29,7 @@ from fotltn.plan.plan import Plan, Route
 from fotltn.plan.run import execute
 from fotltn.plan.sizes import Sizes, Sparse
 from fotltn.semantics.config import PMean, Semantics
-from fotltn.semantics.sparse import SparseTable
+from fotltn.semantics.sparse import SparseTable, has_gradients
 from fotltn.semantics.tables import Tables, Value
 from fotltn.syntax.theory import FunctionDecl, PredicateDecl
 from fotltn.threads import threads_for
@@ -140,7 +140,7 @@ class Prepared:
     def _values(self, tables: Tables) -> dict[str, Value]:
         self._renew(tables)
         run = Run(tables, self.semantics, self.dtype, self.bound, ragged=self.ragged)
-        with threads_for(self.plan.largest):
+        with threads_for(self.plan.largest, step=has_gradients(tables.predicates.values())):
             values = execute(self.plan, run)
         for name, predicates in self.unused.items():
             values[name] = with_gradients(values[name], predicates, tables)

@@ -25,8 +25,10 @@ P = ParamSpec("P")
 T = TypeVar("T")
 C = TypeVar("C", bound=type)
 
-#: From this size of its tables on, work takes several threads.
+#: From this size of its tables on, a step of learning or sampling takes several threads.
 LARGE = 2**18
+#: The same for work that is done once: what threads gain must be worth what they may lose.
+LARGE_ONCE = 2**22
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +77,21 @@ def one_thread() -> Iterator[None]:
         _take(work.outside, work)
 
 
-def threads_for(numbers: int) -> AbstractContextManager[None]:
-    """Take the threads for work on tables of this size; the outermost such block decides."""
+def threads_for(numbers: int, *, step: bool) -> AbstractContextManager[None]:
+    """Take the threads for work of some size; the outermost such block decides.
+
+    Args:
+        numbers: the size of the largest table.
+        step: whether it is one of many steps, such as those of training.
+    """
     work = _here.work or _process
-    return nullcontext() if work is not None and work.sized else _sized(numbers, work)
+    if work is not None and work.sized:
+        return nullcontext()
+    return _sized(numbers >= (LARGE if step else LARGE_ONCE), work)
 
 
 @contextmanager
-def _sized(numbers: int, outer: _Work | None) -> Iterator[None]:
+def _sized(large: bool, outer: _Work | None) -> Iterator[None]:
     import torch
 
     if torch.compiler.is_compiling():
@@ -92,7 +101,7 @@ def _sized(numbers: int, outer: _Work | None) -> Iterator[None]:
     work = outer or _work()
     _here.work = replace(work, sized=True)
     try:
-        _take(work.most if numbers >= LARGE else work.small, work)
+        _take(work.most if large else work.small, work)
         yield
     finally:
         _here.work = before

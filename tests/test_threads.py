@@ -55,17 +55,20 @@ class Noted(torch.utils._python_dispatch.TorchDispatchMode):
             seen.append(torch.get_num_threads())
         return function(*args, **(kwargs or {}))
 
-def threads_of(n):
+def threads_of(n, learned=True):
     del seen[:]
     with Noted():
-        fot.evaluate("G p", {"p": torch.rand(n)})
+        fot.evaluate("G p", {"p": torch.rand(n).requires_grad_(learned)})
     return sorted(set(seen))
 """
 
 
 def test_the_size_of_the_work_decides_and_the_host_keeps_its_number():
-    code = "print(json.dumps([threads_of(100), threads_of(2**18), torch.get_num_threads()]))"
-    assert printed(code) == [[1], [8], 8]
+    code = """
+numbers = [threads_of(100), threads_of(2**18), threads_of(2**18, False), threads_of(2**22, False)]
+print(json.dumps([*numbers, torch.get_num_threads()]))
+"""
+    assert printed(code) == [[1], [8], [1], [8], 8]
 
 
 def test_what_the_host_has_set_stays():
@@ -94,9 +97,9 @@ with threads.one_thread():
     other = threading.Thread(target=lambda: numbers.append(torch.get_num_threads()))
     other.start()
     other.join()
-    with threads.threads_for(threads.LARGE):
+    with threads.threads_for(threads.LARGE, step=True):
         numbers.append(torch.get_num_threads())
-        with threads.threads_for(1), threads.one_thread():  # the outermost size decides
+        with threads.threads_for(1, step=True), threads.one_thread():  # the outermost size decides
             numbers.append(torch.get_num_threads())
     numbers.append(torch.get_num_threads())
 print(json.dumps(numbers))

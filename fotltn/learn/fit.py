@@ -215,7 +215,8 @@ class _Fit:
                 if pause():
                     return None
                 continue
-            sized = partial(threads_for, self.steps.largest(step.part, task.axioms))
+            size = self.steps.largest(step.part, task.axioms)
+            sized = partial(threads_for, size, step=True)
             with sized():
                 passed = self.forth_and_back(number, step)
             if passed is None:  # this part has no labelled facts, and there are no axioms

@@ -112,7 +112,7 @@ class Sensors:
     ) -> None:  # fmt: skip
         total = sum(float(w.sum()) for w in used.values())
         for part in self._cut(network, generator):
-            with threads_for(network.largest(part)):
+            with threads_for(network.largest(part), step=True):
                 optimiser.zero_grad(set_to_none=True)
                 self._step(network, take, targets, used, part, total)
 

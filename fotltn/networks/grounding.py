@@ -184,7 +184,7 @@ class Grounding(nn.Module):
         Raises:
             DataError: a network or its inputs have the wrong shape.
         """
-        with threads_for(self.largest(part)):
+        with threads_for(self.largest(part), step=torch.is_grad_enabled()):
             return self._tables(part)
 
     def largest(self, part: DataPart | None = None) -> int:

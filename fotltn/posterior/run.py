@@ -229,7 +229,8 @@ class SamplingRun:
     def sweep(self) -> None:
         """Move all worlds once; after the burn-in, count them."""
         sampler = self.sampler
-        with threads_for(largest(sampler.tables[name] for name in self.learned)):
+        size = largest(sampler.tables[name] for name in self.learned)
+        with threads_for(size, step=True):
             self._sweep()
 
     def _sweep(self) -> None:

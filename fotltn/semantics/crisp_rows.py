@@ -30,7 +30,7 @@ def truth(formula: c.Formula, truths: Truths, *, threshold: float | None = None)
     def visit(node: c.AnyTerm | c.AnyFormula, below: list[Value | TruthRows]) -> Value | TruthRows:
         return _visit(node, below, truths, threshold)
 
-    with threads_for(largest(truths.tables.predicates.values())):
+    with threads_for(largest(truths.tables.predicates.values()), step=False):
         result = fold(formula, visit)
     assert isinstance(result, TruthRows)
     return result

@@ -17,7 +17,7 @@ from fotltn.logic.core import Window
 from fotltn.semantics import crisp, temporal
 from fotltn.semantics.config import Semantics
 from fotltn.semantics.operators import Operators, operators
-from fotltn.semantics.sparse import largest
+from fotltn.semantics.sparse import has_gradients, largest
 from fotltn.semantics.tables import (
     Tables,
     Value,
@@ -72,7 +72,8 @@ def evaluate(
     def visit(node: c.AnyTerm | c.AnyFormula, below: list[Value]) -> Value:
         return _value(node, below, tables, semantics, ops, dtype, windows)
 
-    with threads_for(largest(tables.predicates.values())):
+    predicates = tables.predicates.values()
+    with threads_for(largest(predicates), step=has_gradients(predicates)):
         return fold(formula, visit)
 
 

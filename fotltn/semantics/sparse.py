@@ -60,6 +60,12 @@ def largest(tables: Iterable[Tensor | SparseTable]) -> int:
     return max((t.numel() if isinstance(t, Tensor) else t.numbers for t in tables), default=0)
 
 
+def has_gradients(tables: Iterable[Tensor | SparseTable]) -> bool:
+    """Whether gradients are wanted, and degrees of any table have them."""
+    degrees = (t if isinstance(t, Tensor) else t.value for t in tables)
+    return torch.is_grad_enabled() and any(t.requires_grad for t in degrees)
+
+
 def sparse_table(
     index: Tensor | Sequence[Sequence[int]],
     value: Tensor | Sequence[float] | None,
