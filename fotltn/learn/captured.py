@@ -156,7 +156,10 @@ class RecordedStep:
         return row[: self.numbers].tolist(), values
 
     def check(self, numbers: list[float], values: Tensor | None) -> bool:
-        """Whether the replay equals a normal step, whose gradients are in the weights."""
+        """Whether the replay equals a normal step, whose gradients are in the weights.
+
+        If it does not, these gradients stay there.
+        """
         wanted = [p.grad for p in self.weights.values()]
         ours, of_axioms = self()
         grads = [p.grad for p in self.weights.values()]
@@ -165,6 +168,9 @@ class RecordedStep:
             a is b is None or (a is not None and b is not None and torch.equal(a, b))
             for a, b in pairs
         )
+        if not self.trusted:
+            for weight, grad in zip(self.weights.values(), wanted, strict=True):
+                weight.grad = grad
         return self.trusted
 
 
