@@ -191,3 +191,31 @@ def test_prepared_plans_in_single_precision_are_right_at_every_p(p, text):
     asked = fot.compile(theory, tables, semantics=semantics)(tables)["A"]
     for value in (prepared, kept, public, asked):
         assert float(value) == pytest.approx(float(exact), abs=2e-6)
+
+
+@pytest.mark.parametrize("semantics", ["product", "log-product", "crisp"])
+@pytest.mark.parametrize("engine", [True, False])
+def test_more_variables_at_once_than_a_tensor_has_dimensions(semantics, engine):
+    theory = fot.parse("sort s\nstatic predicate P(s)")
+    tables = fot.tables(theory, P=torch.tensor([1.0]))
+    bound = ", ".join(f"x{i}" for i in range(70))
+    conjunction = f"forall {bound}. " + " | ".join(f"P(x{i})" for i in range(70))
+    with pytest.raises(fot.LimitError, match="70 variables at once; at most 50"):
+        fot.evaluate(conjunction, tables, semantics=semantics, engine=engine)
+
+
+@pytest.mark.parametrize("semantics", ["product", "log-product", "godel", "crisp"])
+def test_variables_that_are_gone_make_room_for_others(semantics):
+    theory = fot.parse("sort s\nstatic predicate P(s)")
+    tables = fot.tables(theory, P=torch.tensor([1.0, 1.0]))
+    nested = "".join(f"forall x{i}. (P(x{i}) & " for i in range(70)) + "true" + ")" * 70
+    assert float(fot.evaluate(nested, tables, semantics=semantics)) == pytest.approx(1)
+
+
+def test_twenty_variables_in_a_count_of_truth():
+    """The letters of a sum of products once met the one that stood for time."""
+    theory = fot.parse("sort s\npredicate P(s)")
+    tables = fot.tables(theory, P=torch.ones(1, 3))
+    bound = ", ".join(f"x{i}" for i in range(20))
+    formula = f"forall {bound}. " + " & ".join(f"P(x{i})" for i in range(20))
+    assert bool(fot.evaluate(formula, tables, semantics="crisp"))

@@ -280,7 +280,13 @@ def test_a_tape_that_gives_something_else_is_given_up():
         run.epoch()
     assert run.recorded is not None
     wrong = [run.recorded.seen, *run.recorded.grads]
-    run.recorded.play = lambda: [tensor.fill_(math.nan) for tensor in wrong]
+
+    @torch.inference_mode()
+    def spoil() -> None:
+        for tensor in wrong:
+            tensor.fill_(math.nan)
+
+    run.recorded.play = spoil
     for _ in range(8):
         run.epoch()  # with the gradients of the step itself: a loss of NaN would be an error
     assert run.recorded is None
