@@ -48,9 +48,9 @@ def blocks_cost(formula: c.Formula, sizes: Sizes) -> tuple[int, int]:
                             True)  # fmt: skip
         held += _KEPT.get(type(node), 2) * cells
         if isinstance(node, c.Aggregate):
-            passing = max(passing, 8 * max(BLOCK, cells))
+            passing = max(passing, 8 * min(max(BLOCK, cells), cells * sizes.horizon))
         if isinstance(node, c.Until):
-            passing = max(passing, 8 * max(BLOCK, 4 * cells), 4 * cells * sizes.horizon)
+            passing = max(passing, 8 * cells * sizes.horizon)
     return flops, (held + passing) * sizes.width
 
 
