@@ -67,7 +67,9 @@ def test_commands_print_what_is_shown(page, tmp_path, monkeypatch, owned):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [p for p in PAGES if "```sh slow" in p.read_text("utf-8")])
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if "```sh slow" in p.read_text("utf-8")], ids=lambda p: p.stem
+)
 def test_slow_commands_succeed(page, tmp_path, monkeypatch, owned):
     run_commands(page, tmp_path, monkeypatch, owned, kinds=("", "slow"))
 
