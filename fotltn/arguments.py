@@ -8,6 +8,7 @@ import operator
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
 from numbers import Real
 from pathlib import Path
 from types import NoneType, SimpleNamespace, UnionType
@@ -211,11 +212,15 @@ def fits(kind: Any, value: object) -> bool:
         return isinstance(value, bool) or type(value).__name__ == "bool_"
     if kind in (int, float) and (number := whole_number(value)) is not None:
         return number.bit_length() < (_BITS if kind is int else _MOST_BITS)
+    if kind is int:
+        return False
     if kind is float:
         real = isinstance(value, Real) and not isinstance(value, bool)
         return real and value == value  # NaN is no number
     if kind is Path:
         return isinstance(value, os.PathLike)
+    if isinstance(kind, type) and issubclass(kind, StrEnum):
+        return isinstance(value, str)  # the class that has the word says which words there are
     if kind is Callable:
         return callable(value)
     return isinstance(value, kind)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -280,18 +280,10 @@ class _WideReader:
             if not words or len(set(words)) < len(words):
                 message = f"the categories of '{column}' must be one or more different words"
                 self.complain(None, None, message)
-        if wide.unknown_categories not in get_args(Unknown):
-            hint = name_hint(wide.unknown_categories, get_args(Unknown))
-            message = f"unknown_categories cannot be '{wide.unknown_categories}'"
-            self.complain(None, None, message, hint)
         for column, how in wide.filled.items():
             if column not in wide.features:
                 message = f"missing is set for '{column}', which is not among the features"
                 self.complain(None, None, message)
-            elif how not in get_args(Missing):
-                hint = name_hint(how, get_args(Missing))
-                message = f"missing cannot be '{how}'"
-                self.complain(column, None, message, hint)
             elif how == "last" and wide.time is None:
                 message = "a static feature has no last value"
                 self.complain(column, None, message, 'use missing = "mean" or "zero"')

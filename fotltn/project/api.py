@@ -23,7 +23,7 @@ from fotltn.learn.task import Training
 from fotltn.logic.check import check
 from fotltn.posterior.sampler import Sampling
 from fotltn.project import train as training_of
-from fotltn.project.callbacks import Callback, EachEpoch
+from fotltn.project.callbacks import EachEpoch
 from fotltn.project.config import (
     AUTO,
     EncoderConfig,
@@ -116,7 +116,7 @@ def train(
     test: Iterable[Source] | Source = (),
     seed: int = 0,
     checkpoints: AnyPath | None = None,
-    callbacks: Iterable[Callback | Callable[[Epoch], None] | str] = (),
+    callbacks: Iterable[Any] = (),
     **settings: Unpack[TrainSettings],
 ) -> Model:
     r"""Learn predicates from facts and axioms.

@@ -270,7 +270,7 @@ class Tables:
         return _lookup("predicate", name, self.predicates)
 
     def known(self, name: str) -> Tensor:
-        """Return where a predicate is known: where rows state it, if `read` was told `unknown`."""
+        """Return where a predicate is not unknown, shape `(trace, *arguments, time)`."""
         table, most = self.predicate(name), self.possible.get(name, self.predicate(name))
         return table == (most.dense(table.dtype) if isinstance(most, SparseTable) else most)
 

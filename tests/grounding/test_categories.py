@@ -122,7 +122,7 @@ BAD: dict[str, tuple[list[Any], dict[str, Any], str]] = {
     "kind": (
         ["x"],
         {"unknown_categories": "one"},
-        "the data frame: unknown_categories cannot be 'one'\n      = available: 'error', 'zero'",
+        "unknown_categories: expected one of 'error', 'zero', not 'one'",
     ),
 }
 

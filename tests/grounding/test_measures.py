@@ -109,7 +109,7 @@ def test_arguments_of_a_measure_and_several_of_one_column():
         ({"zero": 1}, "measured in exactly one way"),
         ({"zero": 1, "at_least": 2}, "measured in exactly one way"),
         ({"zero": 2, "one": 2}, "both at 2; choose two different numbers, or at_least = 2"),
-        ({"at_least": float("nan")}, "must be finite numbers"),
+        ({"at_least": float("inf")}, "must be finite numbers"),
     ],
 )
 def test_a_measure_that_is_none(options, message):

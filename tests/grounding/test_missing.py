@@ -155,7 +155,8 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "kind": (
         {"missing": "median"},
-        f"{FRAME}, column 'speed': missing cannot be 'median'\n      = did you mean 'mean'?",
+        "missing: expected one of 'error', 'mean', 'zero', 'last' or a mapping from text to one of "
+        "'error', 'mean', 'zero', 'last', not 'median'\n      = did you mean 'mean'?",
     ),
     "no feature": (
         {"missing": {"sped": "mean"}},

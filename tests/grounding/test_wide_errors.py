@@ -159,7 +159,8 @@ def test_one_feature_cannot_be_static_and_temporal():
         read(kinds, moves)
     assert str(found.value) == f"error: {place}: another table has the feature 'v' with no time"
     words = [
-        wide(moves.source | {"v": ["x"]}, features=["v"], categories={"v": c}) for c in ("xy", "x")
+        wide(moves.source | {"v": ["x"]}, features=["v"], categories={"v": c})
+        for c in (["x", "y"], ["x"])
     ]
     with pytest.raises(DataError, match="another table has the feature 'v' with other categories"):
         read(*words)

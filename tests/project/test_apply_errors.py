@@ -168,7 +168,7 @@ OTHERWISE: dict[str, tuple[Any, str]] = {
     "a near name": (["pump.csv"], "does not read a table 'pump.csv'; did you mean 'pumps.csv'"),
     "one table of three": ([{"a": [1]}], "the model reads 3 tables .* not 1"),
     "no tables": ([], "the model reads 3 tables .* not 0"),
-    "a number": (3, "expected a folder, files or tables of new data, not 3"),
+    "a number": (3, "expected tables of facts, not 3"),
 }  # fmt: skip
 
 

@@ -311,7 +311,7 @@ def test_before_fit_there_is_nothing_to_predict():
         ({"sort": "pmup"}, "unknown sort 'pmup'"),
         ({"training": {"epoch": 3}}, "unknown key 'training.epoch'"),
         ({"training": 3}, "training: expected a mapping with names as keys"),
-        ({"learn": [3]}, r"learn\[1\]: expected text, not 3"),
+        ({"learn": [3]}, r"learn\[0\]: expected text, not 3"),
     ],
 )
 def test_fit_refuses(settings, message):

@@ -394,7 +394,8 @@ WRONG = [
     ("true", {}, {"lengths": 1}, ["lengths must be whole numbers"]),
     ("p", {"p": [[1.0]]}, {"lengths": "one"}, ["lengths must be whole numbers"]),
     ("p", {"p": torch.ones(2, 1)}, {"lengths": [1, 1, 1]}, ["predicate 'p'", "2 traces", "3"]),
-    *(("p", {"p": [1, 1]}, {"at": at}, [repr(at), "0 to 1"]) for at in (2, -1, "every", 0.0, True)),
+    *(("p", {"p": [1, 1]}, {"at": at}, [repr(at), "0 to 1"]) for at in (2, -1)),
+    *(("p", {"p": [1, 1]}, {"at": at}, ["a whole number or 'all'"]) for at in ("every", 0.0, True)),
 ]  # fmt: skip
 
 
