@@ -30,7 +30,11 @@ _PARQUET = (".parquet", ".pq")
 
 
 def predictions(
-    tables: Tables, predicates: Collection[str] | None = None, *, named: bool = False
+    tables: Tables,
+    predicates: Collection[str] | None = None,
+    *,
+    named: bool = False,
+    wide: bool = False,
 ) -> pa.Table:
     """Return the degrees of predicates, one row per fact, with the columns of a file of facts.
 
@@ -46,9 +50,11 @@ def predictions(
             several traces, rows name theirs. If the clock times of time points are known, they are
             in a column `timestamp`.
         named: name the trace of each row even if there is only one.
+        wide: return one row for each binding and time, with a column for each predicate.
 
     Raises:
-        DataError: a name is unknown, or is declared static but changes over time.
+        DataError: a name is unknown, or is declared static but changes over time; or, for wide
+            rows, predicates have different arguments.
     """
     signature = tables.signature
     chosen = list(signature.predicates) if predicates is None else list(predicates)
@@ -62,6 +68,8 @@ def predictions(
     if named or tables.batch > 1:
         labels = pa.array([tables.names.trace(i) for i in range(tables.batch)], pa.string())
     parts = [_rows(decl, tables, labels, width) for decl in declared]
+    if wide:
+        return _wide(declared, parts)
     return pa.concat_tables(parts, promote_options="permissive")
 
 
@@ -182,6 +190,34 @@ def _rows(
     for place in range(len(args)):
         rows = rows.filter(pc.is_valid(rows.column(f"arg{place + 1}")))
     return rows
+
+
+def _wide(declared: list[PredicateDecl | FunctionDecl], parts: list[pa.Table]) -> pa.Table:
+    """Join rows of the same arguments and time; what is static is repeated at all times."""
+    first = declared[0]
+    for decl in declared:
+        if decl.sorts != first.sorts:
+            heads = " and ".join(f"{d.name}({', '.join(d.sorts)})" for d in (first, decl))
+            raise DataError(
+                f"wide rows need predicates of the same arguments, unlike {heads}",
+                hint=f"choose predicates: --predicate {first.name}",
+            )
+    made: pa.Table = None
+    for decl, rows in sorted(zip(declared, parts, strict=True), key=lambda pair: pair[0].static):
+        rows = rows.rename_columns([*rows.column_names[:-1], decl.name])
+        rows = rows.drop_columns(["predicate"])
+        if decl.static:
+            rows = rows.drop_columns([n for n in ("time", "timestamp") if n in rows.column_names])
+        keys = rows.column_names[:-1]
+        if made is None:
+            made, order = rows, keys
+        elif keys:
+            made = made.join(rows, keys, join_type="full outer")
+        else:  # one value for everything
+            value = pa.repeat(rows.column(0)[0], made.num_rows)
+            made = made.append_column(decl.name, value)
+    made = made.sort_by([(name, "ascending") for name in order]) if order else made
+    return made.select([*order, *(decl.name for decl in declared)])
 
 
 def _cells(

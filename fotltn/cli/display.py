@@ -12,10 +12,9 @@ from rich.console import Group
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.styled import Styled
-from rich.table import Table
 
 from fotltn.cli.output import warn
-from fotltn.cli.tables import metrics_table, show
+from fotltn.cli.tables import Grid, add, grid, metrics_table, show
 from fotltn.cli.terminal import Pace, Terminal
 from fotltn.errors import listing
 from fotltn.format import count, degree, number, signed
@@ -127,7 +126,7 @@ class Display(Callback):
             learned = "".join(f", weight of {n} {number(w)}" for n, w in progress.weights.items())
             print(f"sweep {progress.sweep} of {progress.of}{learned}{agreed}", file=sys.stderr)
 
-    def axioms(self, most: int, *, since_start: bool = False) -> Table:
+    def axioms(self, most: int, *, since_start: bool = False) -> Grid:
         """Return the values of axioms, the worst first, with their trends.
 
         Args:
@@ -136,18 +135,18 @@ class Display(Callback):
         """
         now, before = self.recent[-1], self.first if since_start else self.recent[0]
         assert before is not None
-        table = Table(box=None, show_header=False, pad_edge=False)
-        for justify in ("left", "right", "left", "right"):
-            table.add_column(justify=justify)
+        table = grid(
+            "axiom", "value", "bar", "change", left=["axiom", "bar"], aside=["bar"], plain=True
+        )
         ranked = sorted(now.values.items(), key=lambda item: item[1])
         for name, value in ranked[:most]:
             style, change = shade(value), value - before.values.get(name, value)
             shown = trend(change)
             told = f"{shown} {signed(change)}" if since_start else shown
-            table.add_row(name, Styled(degree(value), style), Styled(bar(value), style), told)
+            add(table, name, Styled(degree(value), style), Styled(bar(value), style), told)
         if len(ranked) > most:
             rest = f"{count(len(ranked) - most)} more, from {degree(ranked[most][1])} on"
-            table.add_row("…", "", rest, "")
+            add(table, "…", "", rest, "")
         return table
 
     def end(self, model: Model | None) -> None:
@@ -178,32 +177,24 @@ def trend(change: float) -> str:
     return "·" if abs(change) < _STEADY else "↑" if change > 0 else "↓"
 
 
-def _three_columns() -> Table:
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(style="bold")
-    table.add_column(justify="right")
-    table.add_column()
+def _losses(epoch: Epoch, best: int) -> Grid:
+    table = grid("what", "value", "more", left=["what", "more"], plain=True)
+    add(table, "loss", number(epoch.loss, 4), f"best epoch {best}")
+    add(table, "facts", number(epoch.facts, 4), f"watched {number(epoch.watched, 4)}")
     return table
 
 
-def _losses(epoch: Epoch, best: int) -> Table:
-    table = _three_columns()
-    table.add_row("loss", number(epoch.loss, 4), f"best epoch {best}")
-    table.add_row("facts", number(epoch.facts, 4), f"watched {number(epoch.watched, 4)}")
-    return table
-
-
-def _agreement(progress: SamplingProgress, mixing: MixingReport | None) -> Table:
+def _agreement(progress: SamplingProgress, mixing: MixingReport | None) -> Grid:
     """Return how far chains agree, by predicate."""
-    table = _three_columns()
+    table = grid("predicate", "value", "more", left=["predicate", "more"], plain=True)
     for name, value in progress.weights.items():
-        table.add_row(name, f"weight {number(value)}", "")
+        add(table, name, f"weight {number(value)}", "")
     if mixing is None:
-        table.add_row("worlds", "", "counted" if progress.counts else "warming up")
+        add(table, "worlds", "", "counted" if progress.counts else "warming up")
         return table
     for name, value in mixing.r_hat.items():
         draws = count(round(mixing.effective[name]))
-        table.add_row(name, f"R-hat {number(value)}", f"{draws} effective draws")
+        add(table, name, f"R-hat {number(value)}", f"{draws} effective draws")
     return table
 
 

@@ -86,7 +86,6 @@ app = typer.Typer(
     cls=ByTask,
     help="Check, evaluate and learn rules about things that change over time.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -106,8 +105,34 @@ _COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
     },
     "The paper": {"reproduce": reproduce},
 }  # fmt: skip
-#: Commands that take formulas; their help ends with the operators.
+#: Commands that take formulas; their help has the operators.
 _TAKE_FORMULAS = {"eval", "rules", "ask"}
+_STREAM = "examples/monitor/crossing.fot --input examples/monitor/steps.jsonl"
+#: What the help of each command ends with; `fotltn new crossing` makes the folder.
+_EXAMPLES = {
+    "check": "crossing/theory.fot",
+    "show": "crossing/theory.fot --as latex",
+    "eval": "crossing/theory.fot --facts crossing/facts.csv --formula 'F Stop(x)'",
+    "rules": "crossing --formula 'forall x. G(Stop(x) -> Car(x))'",
+    "monitor": _STREAM,
+    "watch": _STREAM,
+    "plan": "crossing",
+    "new": "crossing --cars 8 --pedestrians 8 --steps 40",
+    "prepare": "examples/jaad blocks",
+    "train": "crossing --method posterior",
+    "tune": "pumps --search training.rate=0.001..0.1:log --trials 10",
+    "worth": "crossing --axiom A1",
+    "score": "crossing",
+    "ask": "crossing 'F Stop(x)' --top 5",
+    "predict": "crossing --predicate Stop -o stops.csv",
+    "worlds": "crossing -o worlds",
+    "doubt": "crossing --top 5",
+    "violations": "crossing A9 --why 1",
+    "audit": "crossing --suggest",
+    "report": "crossing -o crossing.html",
+    "inspect": "crossing",
+    "reproduce": "--help",
+}
 
 
 def _operators() -> str:
@@ -126,7 +151,8 @@ def _operators() -> str:
 for _task, _commands in _COMMANDS.items():
     for _name, _command in _commands.items():
         _more = {"ignore_unknown_options": True} if _command is reproduce else None
-        _epilog = _operators() if _name in _TAKE_FORMULAS else None
+        _example = f"Example: fotltn {_name} {_EXAMPLES[_name]}"
+        _epilog = f"{_operators()}\n\n{_example}" if _name in _TAKE_FORMULAS else _example
         app.command(_name, context_settings=_more, rich_help_panel=_task, epilog=_epilog)(_command)
 
 

@@ -38,6 +38,12 @@ def predict(
             "--decide", help="Write 1 and 0 instead of degrees, by the model's thresholds."
         ),
     ] = False,
+    wide: Annotated[
+        bool,
+        typer.Option(
+            "--wide", help="A row for each binding and time, and a column for each predicate."
+        ),
+    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print JSON: the rows, or with -o a summary.")
     ] = False,
@@ -45,10 +51,10 @@ def predict(
     """Write the degree of every learned fact, one fact per row.
 
     With --data, the facts are about entities, traces and times that training did not see. The table
-    can be read again as facts. Without -o, it goes to standard output as CSV. Exit status: 0 if it
-    was written, 1 if the input has errors, 2 for a wrong call.
+    can be read again as facts; with --wide, as a wide table. Without -o, it goes to standard output
+    as CSV. Exit status: 0 if it was written, 1 if the input has errors, 2 for a wrong call.
     """
-    tables = _tables(model, data, horizon, evidence, predicate or None, decide)
+    tables = _tables(model, data, horizon, evidence, predicate or None, decide, wide)
     if output is not None:
         from fotltn.analysis.predictions import write_table
 
@@ -78,12 +84,13 @@ def _tables(
     evidence: bool,
     predicates: list[str] | None,
     decide: bool,
+    wide: bool,
 ) -> Iterator[pa.Table]:
     """Yield the rows, one block of prepared data after another, or all at once."""
     blocks = None if horizon else asked_blocks(model, data)
     if blocks is None:
         asked = asked_model(model, data, horizon, evidence=evidence)
-        yield asked.predictions(predicates, decide=decide)
+        yield asked.predictions(predicates, decide=decide, wide=wide)
         return
     refuse_evidence(evidence)
-    yield from blocks.predictions(predicates, decide=decide)
+    yield from blocks.predictions(predicates, decide=decide, wide=wide)

@@ -229,7 +229,8 @@ def _print(lines: list[Rule]) -> None:
     left_out = [name for name in _LEFT_OUT if any(getattr(line, name) for line in lines)]
     heads = ["rule", "traces", "support", "confidence", "base", "lift", *left_out]
     heads += ["cut", "uncut", "its lift"]
-    table = grid(*heads, left=["rule"], fold=["rule"])
+    aside = ["its lift", "uncut", "cut", *left_out, "traces"]
+    table = grid(*heads, left=["rule"], fold=["rule"], aside=aside)
     for line in lines:
         every, uncut = line.overall, line.uncut
         add(

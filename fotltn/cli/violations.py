@@ -12,7 +12,7 @@ from fotltn.cli.output import emit_json
 from fotltn.cli.tables import add, grid, say, show
 from fotltn.errors import LimitError
 from fotltn.format import NONE, cell_words, count, degree, share, signed
-from fotltn.semantics.config import check_share
+from fotltn.semantics.config import CRISP, check_share
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fotltn.analysis.explain.explanation import Explanation
     from fotltn.analysis.explain.tree import ValueNode
     from fotltn.analysis.view import View
-    from fotltn.analysis.violations import AtomValue, WorstCell
+    from fotltn.analysis.violations import AtomValue, Counterexample, WorstCell
 
 RANKING = (
     "Violations first, then weak cells. Each kind is ranked by its share of "
@@ -75,14 +75,13 @@ def violations(
     the input has errors, 2 for a wrong call.
     """
     check_share(threshold)
-    if crisp and explained:
-        raise typer.BadParameter("--why explains degrees; leave out --crisp", param_hint="--why")
     from fotltn.cli.terminal import following
 
     asked = asked_model(model, data, evidence=evidence)
     view = asked.view().under(threshold=threshold, end=end)
+    fixed = () if flip_given else asked.fixed
     if crisp:
-        _crisp(view, axiom, as_json)
+        _crisp(view.under(semantics=CRISP), axiom, as_json, explained, fixed)
         return
     rows: list[tuple[str, float | None, WorstCell]]
     if axiom is None:
@@ -92,7 +91,7 @@ def violations(
         dicts = [r.as_dict() for r in ranked]
         content: dict[str, object] = {"ranking": RANKING}
         none = "All axioms are fully true." if asked.theory.axioms else "There are no axioms."
-        sentences = [RANKING if ranked else none]
+        sentences, legend = [none][: not ranked], [RANKING]
     else:
         with following("violations", quiet=as_json):
             cells = view.cells(axiom)
@@ -104,10 +103,10 @@ def violations(
             f"{axiom}: {asked.theory.axiom(axiom).source}",
             f"Value {degree(worst.value)}; {worst.summary}.",
             *rates.sentences(worst.violated),
-            f"{worst.cells[:1].upper()}{worst.cells[1:]}.",
         ]
+        legend = [f"{worst.cells[:1].upper()}{worst.cells[1:]}."]
     chosen = [(name, v) for name, _, v in rows[:explained]]
-    reasons = _explanations(view, chosen, () if flip_given else asked.fixed)
+    reasons = _explanations(view, chosen, fixed)
     if as_json:
         listed = [_with_trace(view, entry) for entry in dicts]
         for entry, reason in zip(listed, reasons, strict=False):
@@ -116,8 +115,10 @@ def violations(
         return
     say(*sentences)
     if rows:
-        print()
+        print("\n" * bool(sentences), end="")
         _print(view, rows)
+        print()
+        say(*legend)
         _show_explanations(reasons, several=view.tables.batch > 1)
 
 
@@ -158,7 +159,9 @@ def _rates(cells: Cells) -> _ViolationRates:
     )
 
 
-def _crisp(view: View, axiom: str | None, as_json: bool) -> None:
+def _crisp(
+    view: View, axiom: str | None, as_json: bool, explained: int, fixed: Collection[str]
+) -> None:
     """Print where one axiom, or each axiom, is false in two-valued logic."""
     from fotltn.analysis.violations import counterexample
     from fotltn.cli.terminal import following
@@ -166,11 +169,13 @@ def _crisp(view: View, axiom: str | None, as_json: bool) -> None:
     names = [a.name for a in view.theory.axioms] if axiom is None else [axiom]
     with following("violations", quiet=as_json):
         examples = {name: counterexample(view.cells(name)) for name in names}
+    broken = [(name, example) for name, example in examples.items() if example is not None]
+    reasons = _explanations(view, broken[:explained], fixed)
     if as_json:
-        shown = {
-            name: None if example is None else _with_trace(view, example.as_dict())
-            for name, example in examples.items()
-        }
+        shown: dict[str, dict[str, object] | None] = dict.fromkeys(names)
+        shown |= {name: _with_trace(view, example.as_dict()) for name, example in broken}
+        for (name, _), reason in zip(broken, reasons, strict=False):
+            shown[name] = {**(shown[name] or {}), "why": reason.as_dict()}
         emit_json({"ok": True, **view.rule.as_dict(), "counterexamples": shown})
         return
     for name, example in examples.items():
@@ -185,6 +190,7 @@ def _crisp(view: View, axiom: str | None, as_json: bool) -> None:
             f"{a.text}{_at(a.time)} is {'true' if a.value else 'false'}" for a in example.atoms
         )
         say(f"{name}: false{' at ' if where else ''}{where}: {', '.join(atoms)}.")
+    _show_explanations(reasons, several=view.tables.batch > 1)
 
 
 def _with_trace(view: View, entry: dict[str, object]) -> dict[str, object]:
@@ -200,7 +206,10 @@ def _print(view: View, rows: list[tuple[str, float | None, WorstCell]]) -> None:
     ranked, several = rows[0][1] is not None, view.tables.batch > 1
     heads = [*(["axiom", "of all"] if ranked else []), "violated", "share", "value", "if", "then"]
     heads += ["time", *(["trace"] if several else []), "binding", "atoms"]
-    table = grid(*heads, left=["axiom", "trace"], fold=["binding", "atoms"])
+    table = grid(
+        *heads, left=["axiom", "trace"], fold=["binding", "atoms"],
+        aside=["then", "if", "share", "value", "of all"],
+    )  # fmt: skip
     for axiom, of_all, v in rows:
         bound = cell_words(v.binding).replace(" = ", "=")
         add(
@@ -221,7 +230,9 @@ def _atom(atom: AtomValue) -> str:
 
 
 def _explanations(
-    view: View, violations: Sequence[tuple[str, WorstCell]], fixed: Collection[str]
+    view: View,
+    violations: Sequence[tuple[str, WorstCell | Counterexample]],
+    fixed: Collection[str],
 ) -> list[Explanation]:
     """Explain some violations, each with the name of its axiom."""
     from fotltn.analysis.error_shares import shared_cells
@@ -243,7 +254,7 @@ def _show_explanations(explained: Sequence[Explanation], *, several: bool) -> No
         trace = f", trace {one.trace}" if several else ""
         print()
         say(f"{one.cells.name} at {one.place}{trace}", style="bold")
-        wide_console().print(_tree(one.tree))
+        wide_console().print(_tree(one.tree, crisp=one.cells.semantics.boolean))
         if one.influence:
             print()
             say(_FACTS)
@@ -252,22 +263,23 @@ def _show_explanations(explained: Sequence[Explanation], *, several: bool) -> No
         say(f"Smallest repair: {one.repair}.")
 
 
-def _tree(root: ValueNode) -> Tree:
+def _tree(root: ValueNode, *, crisp: bool) -> Tree:
     from rich.tree import Tree
 
-    made = Tree(_line(root))
+    made = Tree(_line(root, crisp=crisp))
     stack = [(root, made)]
     while stack:
         node, branch = stack.pop()
-        stack += [(child, branch.add(_line(child))) for child in node.children]
+        stack += [(child, branch.add(_line(child, crisp=crisp))) for child in node.children]
         if node.remark:
             branch.add(_styled(node.remark, "dim"))
     return made
 
 
-def _line(node: ValueNode) -> RenderableType:
+def _line(node: ValueNode, *, crisp: bool) -> RenderableType:
     truth = "true " if node.truth else "false"
-    return _styled(f"{degree(node.value)} {truth} {node.label}", "" if node.truth else "red")
+    value = "" if crisp else f"{degree(node.value)} "
+    return _styled(f"{value}{truth} {node.label}", "" if node.truth else "red")
 
 
 def _styled(text: str, style: str) -> RenderableType:

@@ -88,7 +88,7 @@ class BlockedModel:
         return parts
 
     def predictions(
-        self, predicates: Sequence[str] | None = None, *, decide: bool = False
+        self, predicates: Sequence[str] | None = None, *, decide: bool = False, wide: bool = False
     ) -> Iterator[pa.Table]:
         """Yield the degrees of predicates as tables of facts, block by block, as for a model.
 
@@ -99,7 +99,7 @@ class BlockedModel:
 
             def told(place: int, numbers: range = numbers) -> pa.Table:
                 model = self.over(numbers[place])
-                return model.predictions(predicates, decide=decide, named=True)
+                return model.predictions(predicates, decide=decide, named=True, wide=wide)
 
             yield from one_by_one(f"predictions of blocks from {start}", len(numbers), told)
 

@@ -340,7 +340,12 @@ class Model:
         return scores_of(self.tables, labels)
 
     def predictions(
-        self, predicates: Sequence[str] | None = None, *, decide: bool = False, named: bool = False
+        self,
+        predicates: Sequence[str] | None = None,
+        *,
+        decide: bool = False,
+        named: bool = False,
+        wide: bool = False,
     ) -> pa.Table:
         """Return the degrees of predicates as a table of facts; by default, of learned predicates.
 
@@ -348,12 +353,13 @@ class Model:
             predicates: the names of predicates, and of functions, whose values get a column.
             decide: return decisions (1 and 0) instead of degrees, by the model's thresholds.
             named: name the trace of each row even if there is only one trace.
+            wide: return a row for each binding and time, with a column for each predicate.
         """
         from fotltn.analysis.predictions import predictions
 
         tables = self.decided() if decide else self.tables
         learned = (*self.grounding.open, *self.config.functions)
-        return predictions(tables, predicates or learned, named=named)
+        return predictions(tables, predicates or learned, named=named, wide=wide)
 
     def doubts(self) -> Doubts:
         """Return all labels that worlds were sampled with, those that are probably wrong first.

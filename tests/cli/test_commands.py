@@ -51,7 +51,7 @@ OPTIONS = {
                 "--p", "--threshold", "--end", "--horizon", "--step", "--origin", "--timezone",
                 "--budget", "--json"],
     "predict": ["--data", "--evidence", "--horizon", "--output", "-o", "--predicate", "--decide",
-                "--shards", "--json"],
+                "--wide", "--shards", "--json"],
     "watch": ["--input", "--follow", "--redis", "--state", "--save-every", "--model",
               "--skip-errors", "--hard-only",
               "--at-most", "--quiet", "--resolved", "--every", "--window", "--forget",
