@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import fields, is_dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ _OF_MODULES = frozenset(vars(nn.Module()))
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _LONG = 200  # longer values, in characters, are replaced by a digest
 _MOST = 5  # the maximum number of differences in a message
+_EXCERPT = 60  # characters of a text that differs
 _SHA = "sha256 "
 _SETTINGS = "settings."
 
@@ -75,15 +77,18 @@ def differences(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
 
     >>> differences({"training.rate": 0.1, "a": 1}, {"training.rate": 0.2, "a": 1})
     'training.rate: 0.1 there, 0.2 here'
+    >>> long = "axiom A: forall x. " + "Stop(x) & " * 9
+    >>> print(differences({"theory": long + "Go(x)"}, {"theory": long + "Run(x)"}))
+    theory: …Stop(x) & Stop(x) & Go(x) there, …Stop(x) & Stop(x) & Run(x) here
     """
     names = [n for n in {**theirs, **ours} if theirs.get(n, ...) != ours.get(n, ...)]
     # Prefer project settings, because they use the words of the project file.
     names = [n for n in names if n.startswith(_SETTINGS)] or names
     names.sort(key=lambda n: n != f"{_SETTINGS}method")  # many others follow from it
-    shown = [
-        f"{n.removeprefix(_SETTINGS)}: {_said(theirs, n)} there, {_said(ours, n)} here"
-        for n in names
-    ]
+    shown = []
+    for name in names:
+        there, here = _excerpts(_said(theirs, name), _said(ours, name))
+        shown.append(f"{name.removeprefix(_SETTINGS)}: {there} there, {here} here")
     more = f"; and {len(shown) - _MOST} more" if len(shown) > _MOST else ""
     return "; ".join(shown[:_MOST]) + more
 
@@ -119,7 +124,21 @@ def _said(one: Mapping[str, Any], name: str) -> str:
     if name not in one:
         return "nothing"
     text = str(one[name])
-    return "other data" if text.startswith(_SHA) else text[:60]
+    return "other data" if text.startswith(_SHA) else text
+
+
+def _excerpts(theirs: str, ours: str) -> tuple[str, str]:
+    """Cut two long texts around the place where they first differ."""
+    alike = takewhile(lambda pair: pair[0] == pair[1], zip(theirs, ours, strict=False))
+    start = max(0, sum(1 for _ in alike) - _EXCERPT // 3)
+    return _excerpt(theirs, start), _excerpt(ours, start)
+
+
+def _excerpt(text: str, start: int) -> str:
+    if len(text) <= _EXCERPT:
+        return text
+    part = text[start : start + _EXCERPT]
+    return f"{'…' * (start > 0)}{part}{'…' * (start + _EXCERPT < len(text))}"
 
 
 def leaves(value: Any, digests: Digests | None = None) -> dict[str, Any]:

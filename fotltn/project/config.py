@@ -221,18 +221,20 @@ class Config:
         """Return the path of a data table, relative to the data folder."""
         return self.folder / (self.data.folder or "") / name
 
-    def strays(self) -> tuple[Diagnostic, ...]:
-        """Return a warning for each table outside the project's folder."""
+    def outside(self) -> list[Path]:
+        """Return the tables outside the project's folder."""
         data = self.data
         split = [] if data.split is None else [data.split.file]
         names = dict.fromkeys([*data.facts, *data.test, *(w.file for w in data.wide), *split])
+        paths = map(self.table, names)
+        return [path for path in paths if self.roots and not inside(path, *self.roots)]
+
+    def strays(self) -> tuple[Diagnostic, ...]:
+        """Return a warning for each table outside the project's folder."""
         places = places_of(self.source)
         span = place_of(places, ("data", "folder")) or place_of(places, ("data",))
-        return tuple(
-            warning(f"the project reads a table outside its folder: {path}", span)
-            for path in map(self.table, names)
-            if self.roots and not inside(path, *self.roots)
-        )
+        text = "the project reads a table outside its folder"
+        return tuple(warning(f"{text}: {path}", span) for path in self.outside())
 
     def error(self, path: tuple[str, ...], message: str, hint: str | None = None) -> DataError:
         """Build an error about a key that points at its line in the file, or else names it."""
@@ -252,6 +254,10 @@ def lasting(config: Config) -> dict[str, Any]:
         for name, value in leaves(config).items()
         if _NUMBERS.sub("", name) not in without
     }
+
+
+#: The ends of names of tables, which are sometimes taken for projects.
+_TABLES = (".csv", ".tsv", ".gz", ".parquet", ".pq")
 
 
 def read_config(project: Path, *, data: Path | None = None) -> Config:
@@ -274,6 +280,12 @@ def read_config(project: Path, *, data: Path | None = None) -> Config:
         missing = not file.exists()
     except OSError as error:
         raise DataError(f"cannot read '{project}': {error.strerror}") from None
+    if not missing and file.suffix.lower() in _TABLES:
+        raise DataError(
+            f"'{project}' is a table, not a project; a project is a folder with a '{FILE}', "
+            "or that file",
+            hint=f"fotltn new FOLDER --from {project} makes a project of it",
+        )
     if missing:
         raise DataError(
             f"there is no project at '{project}': no file '{FILE}'; `fotltn new FOLDER` creates one"

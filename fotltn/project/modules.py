@@ -40,7 +40,10 @@ def check_modules(config: Config, modules: Mapping[str, PythonPredicate]) -> Non
         MissingModuleError: one is missing.
     """
     needed = {
-        name if how.kind != "shared" else how.heads[0]: (how.constructor, f"'{name}'")
+        name if how.kind != "shared" else how.heads[0]: (
+            how.constructor,
+            " and ".join(f"'{head}'" for head in (how.heads if how.kind == "shared" else (name,))),
+        )
         for name, how in {**config.predicates, **config.functions}.items()
         if how.kind in IN_PYTHON
     }
@@ -49,8 +52,9 @@ def check_modules(config: Config, modules: Mapping[str, PythonPredicate]) -> Non
             needed[sort] = (seen.encoder.constructor, f"the encoder of the sort '{sort}'")
     for name, (constructor, what) in needed.items():
         if name not in modules:
+            verb = "are" if " and " in what else "is"
             raise MissingModuleError(
-                f"{what} is computed by the Python object '{constructor}', which files do not "
+                f"{what} {verb} computed by the Python object '{constructor}', which files do not "
                 "contain",
                 hint=f'pass it: modules={{"{name}": {constructor}}}',
             )

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from fotltn.analysis.truncation import never_fails
-from fotltn.errors import Diagnostic, ParseError, listing, name_hint, warning
+from fotltn.errors import DataError, Diagnostic, ParseError, listing, name_hint, warning
 from fotltn.grounding.dense import tables_of_facts
 from fotltn.grounding.facts import Facts
 from fotltn.grounding.features import Features
@@ -130,12 +130,30 @@ def read_world(config: Config, more: InMemory = NOTHING) -> World:
             raise config.error(("data", "prepared"), text, hint)
         raise config.error(("data",), "there are no facts to learn from", 'facts = ["facts.csv"]')
     tested = [*map(table, data.test)]
-    facts, features = read_wide(
-        tables, signature, facts=[*long, *tested], horizon=data.horizon, local=data.local,
-        on_conflict=data.on_conflict, clock=data.clock, beyond=data.beyond,
-        dtype=getattr(torch, config.dtype), tests=len(tested),
-    )  # fmt: skip
-    return world_of(config, source, theory, facts, features, parts_of(config, facts.traces))
+    with _without_content(config):
+        facts, features = read_wide(
+            tables, signature, facts=[*long, *tested], horizon=data.horizon, local=data.local,
+            on_conflict=data.on_conflict, clock=data.clock, beyond=data.beyond,
+            dtype=getattr(torch, config.dtype), tests=len(tested),
+        )  # fmt: skip
+        parts = parts_of(config, facts.traces)
+    return world_of(config, source, theory, facts, features, parts)
+
+
+@contextmanager
+def _without_content(config: Config) -> Iterator[None]:
+    """Errors do not quote a table that is a link to a file outside the project."""
+    try:
+        yield
+    except DataError as error:
+        for path in config.outside():
+            if path.is_symlink() and str(path) in str(error):
+                raise DataError(
+                    f"cannot read {path}: it is a link to a file outside the project, which has "
+                    "an error; the error would quote the file",
+                    hint="copy the table into the project",
+                ) from None
+        raise
 
 
 def read_theory(config: Config, more: InMemory = NOTHING) -> tuple[Theory, CheckedTheory]:

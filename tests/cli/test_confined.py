@@ -143,3 +143,21 @@ def test_tables_outside_a_project_are_read_with_a_warning(tmp_path, monkeypatch)
     assert told(read_config(folder, data=tmp_path / "tables")) == [], "the user says where"
     monkeypatch.setenv(ROOT, str(tmp_path))
     assert told(read_config(folder)) == []
+
+
+def test_an_error_does_not_quote_a_file_that_a_link_leads_to(call, tmp_path):
+    for name, content in {
+        "head": "root:secret\n",
+        "rows": "predicate,time\nP,0\nsecret,0,1\n",
+    }.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / f"{name}.txt").write_text(content)
+        (tmp_path / name / "facts.csv").symlink_to(tmp_path / f"{name}.txt")
+        (tmp_path / name / "theory.fot").write_text("predicate P\naxiom A: F P\n")
+        (tmp_path / name / "project.toml").write_text(
+            'theory.file = "theory.fot"\ndata.facts = ["facts.csv"]\n'
+        )
+        status, out, err = call("rules", tmp_path / name)
+        assert (status, out) == (1, "")
+        assert "a link to a file outside the project" in err
+        assert "secret" not in err

@@ -98,7 +98,7 @@ def test_a_module_is_trained_saved_loaded_and_applied(tables, tmp_path, case):
     assert model.warnings == ()
     model.save(tmp_path / "model")
     with pytest.raises(
-        DataError, match=r"is computed by the Python object '.*', which files"
+        DataError, match=r"(is|are) computed by the Python object '.*', which files"
     ) as told:
         fotltn.load_model(tmp_path / "model")
     assert "pass it: modules={" in str(told.value)
