@@ -8,9 +8,21 @@ from typing import Annotated
 import typer
 
 from fotltn.analysis.truncation import End
+from fotltn.errors import FotError
 from fotltn.semantics.config import SEMANTICS
+from fotltn.syntax.load import load_theory
 
 _ONE_OF = f"ne of {', '.join(SEMANTICS)}."
+
+
+def axiom_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the axioms of the named project or model, for completion in a shell."""
+    try:
+        theory = load_theory(Path(ctx.params["model"]) / "theory.fot")
+    except FotError:
+        return []  # a shell that completes shows no errors
+    return [axiom.name for axiom in theory.axioms if axiom.name.startswith(incomplete)]
+
 
 TheoryFile = Annotated[Path, typer.Argument(help="A theory file (.fot).")]
 ProjectFolder = Annotated[Path, typer.Argument(help="A folder with a project.toml, or that file.")]

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from fotltn.cli.asked import asked_model
-from fotltn.cli.options import Evidence, Json, ModelFolder, NewTables, Threshold, TraceEnd
+from fotltn.cli.options import (
+    Evidence,
+    Json,
+    ModelFolder,
+    NewTables,
+    Threshold,
+    TraceEnd,
+    axiom_names,
+)
 from fotltn.cli.output import emit_json
 from fotltn.cli.tables import add, grid, say, show
 from fotltn.errors import LimitError
@@ -41,7 +49,10 @@ _FACTS = (
 def violations(
     model: ModelFolder,
     axiom: Annotated[
-        str | None, typer.Argument(help="The name of an axiom; by default, all axioms.")
+        str | None,
+        typer.Argument(
+            help="The name of an axiom; by default, all axioms.", autocompletion=axiom_names
+        ),
     ] = None,
     data: NewTables = None,
     evidence: Evidence = False,

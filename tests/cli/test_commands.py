@@ -155,3 +155,20 @@ def test_plan_says_how_long_it_takes_where_asked(call, semantics):
 
 def test_version():
     assert invoke("--version").stdout == f"fotltn {fotltn.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        ("fotltn vio", ["violations"]),
+        ("fotltn violations . A1", ["A1", "A10", "A11", "A12", "A13"]),
+        ("fotltn violations nowhere A1", []),
+    ],
+)
+def test_a_shell_completes_names(words, names, tmp_path, monkeypatch):
+    assert CliRunner().invoke(app, ["new", str(tmp_path / "scene"), "--cars", "2"]).exit_code == 0
+    monkeypatch.chdir(tmp_path / "scene")
+    count = str(len(words.split()) - 1)
+    asked = {"COMP_WORDS": words, "COMP_CWORD": count, "_FOTLTN_COMPLETE": "complete_bash"}
+    shown = CliRunner().invoke(app, prog_name="fotltn", env=asked).stdout
+    assert shown.split() == names
