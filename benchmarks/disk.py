@@ -64,6 +64,9 @@ presence = "Here"
 [predicates]
 Failed = {{kind = "network", hidden = [16, 16]}}
 
+[objective]
+preset = "paper"
+
 [training]
 patience = 0
 

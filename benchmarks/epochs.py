@@ -55,8 +55,8 @@ def measured(
         ran(checkout, folder / f"{side}.code", "new", str(folder / side), *SCENE)
         project = folder / side / "project.toml"
         text = project.read_text("utf-8")
-        machine = f'[machine]\ndevice = "{device}"\ncompile = {str(side == COMPILED).lower()}\n\n'
-        project.write_text(machine + text, "utf-8")
+        machine = f'\n[machine]\ndevice = "{device}"\ncompile = {str(side == COMPILED).lower()}\n'
+        project.write_text(text + machine, "utf-8")
     runs = [("cold", epochs[0]), *((f"{n:,} epochs", n) for n in epochs * rounds)]
     for what, count in runs:
         for side, checkout in sides.items():

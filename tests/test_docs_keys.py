@@ -10,15 +10,12 @@ from typing import Any
 
 import pytest
 
-from fotltn.learn.objective import Objective
 from fotltn.learn.schedule import Schedule
-from fotltn.learn.task import Training
 from fotltn.networks.parts import Batches
 from fotltn.posterior.sampler import Sampling
 from fotltn.project.config import (
     FUNCTION_KINDS,
     KINDS,
-    PRESETS,
     SAMPLING,
     Config,
     EncoderConfig,
@@ -29,6 +26,7 @@ from fotltn.project.config import (
     read_config,
 )
 from fotltn.project.data_config import DataConfig, MeasureConfig, SplitConfig, WideConfig
+from fotltn.project.presets import DEFAULT, PRESETS
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
 NONE = object()
@@ -49,14 +47,16 @@ def shown() -> dict[str, dict[str, Any]]:
 
 
 def fields(kind: Any, /, **more: Any) -> dict[str, Any]:
-    """The fields of a dataclass with their defaults."""
-    return {f.name: _default(f) for f in dataclasses.fields(kind)} | more
+    """The fields of a dataclass with their defaults, or of an object with their values."""
+    made = None if isinstance(kind, type) else kind
+    return {f.name: _default(f, made) for f in dataclasses.fields(kind)} | more
 
 
-def _default(field: dataclasses.Field[Any]) -> Any:
+def _default(field: dataclasses.Field[Any], made: Any) -> Any:
     value = field.default
     if field.default_factory is not dataclasses.MISSING:
         value = field.default_factory()
+    value = value if made is None else getattr(made, field.name)
     if isinstance(value, Schedule):
         value = value.as_json()
     if value is dataclasses.MISSING or value is None or value == "":
@@ -92,8 +92,8 @@ def expected() -> dict[str, dict[str, Any]]:
             if key in ("kind", *(k for kind in FUNCTION_KINDS for k in KINDS[kind]))
         },
         "[[exclusive]]": fields(GroupConfig),
-        "[objective]": fields(Objective, preset="paper", axiom_p={}),
-        "[training]": fields(Training),
+        "[objective]": fields(PRESETS[DEFAULT].objective, axiom_p={}),
+        "[training]": fields(PRESETS[DEFAULT].training),
         "[training.batches]": fields(Batches, by="traces", size=32),
         "[posterior]": {key: fields(Sampling)[key] for key in SAMPLING} | fields(SensorConfig),
         "[machine]": {key: config[key] for key in ("compile", "device", "dtype")},
@@ -141,7 +141,7 @@ def test_shown_defaults_are_what_an_empty_file_means(tmp_path):
 
 
 def test_the_method_is_shown_with_its_default():
-    row = f'| `method` | `"{fields(Config)["method"]}"` | '
+    row = f'| `method` | `"{PRESETS[DEFAULT].method}"` | '
     assert row in PAGE.read_text("utf-8")
 
 

@@ -123,6 +123,7 @@ def train(folder: Path, settings: dict[str, Any], how: str) -> fot.Model:
         model = fot.train(
             folder / theory["file"],
             facts=[folder / name for name in data["facts"]],
+            preset=settings["preset"],
             semantics=theory["semantics"],
             p=theory["p"],
             train=data["train"],

@@ -150,6 +150,7 @@ def train(job: dict[str, Any], tables: tuple[Columns, ...]) -> Any:
         return fotltn.train(
             job.get("theory") or theory_of(told["theory"]["file"], job.get("only")),
             wide=wide,
+            preset=told["preset"],
             semantics=told["theory"]["semantics"],
             p=told["theory"]["p"],
             data={"local": told["data"]["local"]},

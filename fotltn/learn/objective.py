@@ -156,9 +156,13 @@ class Objective:
 
 
 PAPER = Objective()
+#: The default: a likelihood of facts, beside axioms with a small weight.
+STANDARD = Objective(
+    facts="cross-entropy", axioms="log", together="sum", weight=Schedule(((0.0, 0.3),))
+)
 #: The paper's ablation: facts only.
 FACTS_ONLY = Objective(axioms="none")
-#: The recommended objective: a likelihood that allows for wrong labels, axioms, a weak prior.
+#: The recipe: a likelihood that allows for wrong labels, axioms, a weak prior.
 RECIPE = Objective(
     facts="noise-aware", axioms="log", together="sum", weight=Schedule(((0.0, 0.6),)), prior=0.003
 )

@@ -109,6 +109,7 @@ def train(
     *,
     learn: Sequence[str] | str = (),
     define: Mapping[str, str] | None = None,
+    preset: str | None = None,
     method: str | None = None,
     semantics: str | None = None,
     p: float | None = None,
@@ -133,9 +134,11 @@ def train(
         learn: the predicates to learn. A predicate that hard axioms define is computed by its
             definition, all others by networks.
         define: predicates that formulas define, such as `{"Run(x)": "Car(x) & !Stop(x)"}`.
-        method: "gradient", which trains networks and is the default; "posterior", which samples
-            worlds that obey the hard axioms; or "auto", which samples worlds if hard axioms mention
-            what is learned and settings allow it, and trains networks otherwise.
+        preset: where the settings start: "standard", the default, which `fotltn new` writes;
+            "paper", the setting of the paper; "facts-only", the same without axioms; or "recipe".
+        method: "gradient", which trains networks; "posterior", which samples worlds that obey the
+            hard axioms; or "auto", the default, which samples worlds if hard axioms mention what is
+            learned and settings allow it, and trains networks otherwise.
         semantics: the name of the semantics of the axioms.
         p: the exponent of its means.
         train: the share of labelled facts to learn from; the others are for testing.
@@ -181,7 +184,8 @@ def train(
         taken = ("inputs", "predicates", "functions", "on_epoch")
         rest = [v for n, v in settings.items() if n not in taken]
         others = (
-            facts, learn, define, test, *seen.values(), how, numbers, *rest, semantics, p, method
+            facts, learn, define, test, *seen.values(), how, numbers, *rest, semantics, p, method,
+            preset,
         )  # fmt: skip
         if any(map(_is_there, others)) or (train, seed) != (1.0, 0):
             raise DataError(
@@ -207,6 +211,7 @@ def train(
         of_wide = _named([one.source for one in listed], "wide", sources)
         exclusive = settings.get("exclusive", ())
         tables = {
+            "preset": preset,
             "method": method,
             "theory": {"file": "theory.fot", "semantics": semantics, "p": p},
             "data": {"facts": long, "test": tested, "train": train, "seed": seed} | data,

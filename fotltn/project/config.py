@@ -12,7 +12,7 @@ from fotltn.analysis.truncation import End
 from fotltn.errors import DataError, Diagnostic, SourceText, did_you_mean, listing, shown, warning
 from fotltn.files import ROOT, inside
 from fotltn.learn.identity import leaves
-from fotltn.learn.objective import FACTS_ONLY, PAPER, RECIPE, Objective, Rate, Rates
+from fotltn.learn.objective import Objective, Rate, Rates
 from fotltn.learn.optimisers import OPTIMISERS
 from fotltn.learn.schedule import Schedule
 from fotltn.learn.store import MANIFEST
@@ -24,13 +24,11 @@ from fotltn.networks.sequences import EncoderKind
 from fotltn.posterior.exponents import MOST_EXPONENT
 from fotltn.posterior.sampler import Sampling
 from fotltn.project.data_config import DataConfig, read_data
+from fotltn.project.presets import BEFORE, DEFAULT, PRESETS, Method, Preset, named_preset
 from fotltn.project.toml import FILE, Range, Settings, place_of, places_of, read_toml
 from fotltn.semantics.config import SEMANTICS
 
 _NUMBERS = re.compile(r"\.[0-9]+(?=\.|$)")  # positions in lists, inside names of settings
-
-#: Objectives by name.
-PRESETS = {"paper": PAPER, "recipe": RECIPE, "facts-only": FACTS_ONLY}
 
 #: Settings that may differ when an interrupted training resumes, because they change no weight:
 #: paths, whose contents are compared instead, and the device.
@@ -41,10 +39,6 @@ WITHOUT_EFFECT = frozenset({
 
 #: The default folder for prepared data.
 PREPARED = "prepared"
-
-#: How a project learns: networks by gradients, or worlds that obey the axioms by sampling. "auto"
-#: is replaced by one of the two when the project is built.
-Method = Literal["gradient", "posterior", "auto"]
 
 #: The keys of `[posterior]`; the seed is taken from training.
 SAMPLING = tuple(f.name for f in fields(Sampling) if f.name != "seed")
@@ -156,7 +150,8 @@ class Config:
     """A complete project; projects with the same settings are equal, wherever they are.
 
     Paths are relative to `folder`. If the project was read from a file, they must be inside
-    `roots`.
+    `roots`. `unnamed` is true if the file names no preset and would have meant something else
+    before version 0.3.0.
     """
 
     folder: Path = field(compare=False)
@@ -176,10 +171,11 @@ class Config:
     model: str = "model"
     end: End = "undecided"
     functions: Mapping[str, PredicateConfig] = field(default_factory=dict)
-    method: Method = "gradient"
+    method: Method = PRESETS[DEFAULT].method
     posterior: Sampling = field(default_factory=Sampling)
     sensors: SensorConfig = field(default_factory=SensorConfig)
     source: SourceText = field(default=SourceText(FILE, ""), repr=False, compare=False)
+    unnamed: bool = field(default=False, repr=False, compare=False)
     roots: tuple[Path, ...] = field(default=(), repr=False, compare=False)
 
     def theory_path(self) -> Path:
@@ -290,7 +286,11 @@ def read_config(project: Path, *, data: Path | None = None) -> Config:
         raise DataError(
             f"there is no project at '{project}': no file '{FILE}'; `fotltn new FOLDER` creates one"
         )
-    config = replace(config_of(read_toml(file), file.parent), roots=(file.parent,))
+    root = read_toml(file)
+    config = replace(config_of(root, file.parent), roots=(file.parent,))
+    if named_preset(root) is None:
+        before = config_of(root, file.parent, usual=BEFORE)
+        config = replace(config, unnamed=before != config)
     if data is None:
         return config
     if not data.is_dir():
@@ -302,12 +302,19 @@ def read_config(project: Path, *, data: Path | None = None) -> Config:
 # --- reading ----------------------------------------------------------------------------------
 
 
-def config_of(root: Settings, folder: Path) -> Config:
-    """Build the configuration from settings; their paths are relative to a folder."""
+def config_of(root: Settings, folder: Path, *, usual: str = DEFAULT) -> Config:
+    """Build the configuration from settings; their paths are relative to a folder.
+
+    Args:
+        root: the settings.
+        folder: the folder.
+        usual: the preset of settings that name none.
+    """
     theory, machine, output = map(root.table, ("theory", "machine", "output"))
-    _check_method(root)
-    method = root.value("method", Method, "gradient")
-    objective, axiom_p = _objective(root.table("objective"), method)
+    _check_place(root, "method")
+    preset = PRESETS[named_preset(root) or usual]
+    method = root.value("method", Method, preset.method)
+    objective, axiom_p = _objective(root.table("objective"), method, preset)
     sampling, sensors = _sampling(root.table("posterior"))
     config = Config(
         folder=folder,
@@ -321,7 +328,7 @@ def config_of(root: Settings, folder: Path) -> Config:
         groups=tuple(map(_group, root.tables("exclusive"))),
         objective=objective,
         axiom_p=axiom_p,
-        training=_training(root.table("training")),
+        training=_training(root.table("training"), preset),
         compile=machine.value("compile", bool, False),
         device=machine.value("device", str, "cpu"),
         dtype=machine.value("dtype", Literal["float32", "float64"], "float32"),
@@ -398,13 +405,13 @@ def _group(table: Settings) -> GroupConfig:
     return group
 
 
-def _check_method(root: Settings) -> None:
-    """Raise an error if `method` is inside a section: a file states it above all sections."""
+def _check_place(root: Settings, key: str) -> None:
+    """Raise an error if a key is inside a section: a file states it above all sections."""
     for section in ("theory", "data", "objective", "training", "posterior", "machine", "output"):
         values = root.values.get(section)
-        if isinstance(values, dict) and "method" in values:
+        if isinstance(values, dict) and key in values:
             hint = f"write it above [{section}] and all other sections"
-            raise root.table(section).error("method", "method cannot be inside a section", hint)
+            raise root.table(section).error(key, f"{key} cannot be inside a section", hint)
 
 
 def _sampling(table: Settings) -> tuple[Sampling, SensorConfig]:
@@ -436,12 +443,14 @@ def _exponent(table: Settings, key: str) -> float | None:
     return None if exponent == "learned" else exponent
 
 
-def _objective(table: Settings, method: Method) -> tuple[Objective, dict[str, Schedule]]:
-    preset = PRESETS[table.value("preset", str, "paper", PRESETS)]
+def _objective(
+    table: Settings, method: Method, preset: Preset
+) -> tuple[Objective, dict[str, Schedule]]:
+    table.take("preset")
     axiom_p = table.value("axiom_p", Mapping[str, Schedule], None, Range(1))
     objective = table.record(
-        Objective, preset, p=Range(1), fact_p=Range(1), flips=Range(0, 0.5), missed=_rates,
-        invented=_rates,
+        Objective, preset.objective, p=Range(1), fact_p=Range(1), flips=Range(0, 0.5),
+        missed=_rates, invented=_rates,
     )  # fmt: skip
     for key, rates in (("missed", objective.missed), ("invented", objective.invented)):
         said = rates.values() if isinstance(rates, Mapping) else (rates,)
@@ -474,12 +483,14 @@ def _given_or_learned(table: Settings, key: str, most: float) -> float | Literal
     return number
 
 
-def _training(table: Settings) -> Training:
-    optimiser = table.value("optimiser", str, Training().optimiser)
+def _training(table: Settings, preset: Preset) -> Training:
+    optimiser = table.value("optimiser", str, preset.training.optimiser)
     if optimiser.lower() not in OPTIMISERS:
         hint = did_you_mean(optimiser, OPTIMISERS) or f"there are {listing(OPTIMISERS, 20)}"
         raise table.error("optimiser", f"unknown optimiser '{optimiser}'", hint)
-    return table.record(Training, epochs=Range(1), validation=Range(0, 1), batches=_batches)
+    return table.record(
+        Training, preset.training, epochs=Range(1), validation=Range(0, 1), batches=_batches
+    )
 
 
 def _batches(training: Settings, key: str) -> Batches:

@@ -32,6 +32,7 @@ from fotltn.project.build import Built, assembled, completed, ground, meaning
 from fotltn.project.config import Config, config_of
 from fotltn.project.modules import made_modules
 from fotltn.project.other_labels import read_labels
+from fotltn.project.presets import BEFORE
 from fotltn.project.stored import (
     check_widths,
     numbers_by_name,
@@ -472,7 +473,8 @@ def load_model(
     tensors, documents = read_folder(path, kind=KIND)
     texts: dict[str, Any] = documents
     try:
-        config = config_of(parse_toml(texts["project.toml"], f"{path}/project.toml"), Path(path))
+        settings = parse_toml(texts["project.toml"], f"{path}/project.toml")
+        config = config_of(settings, Path(path), usual=BEFORE)  # files of 0.1.0 name no method
         config = placed(config, device)
         source = parse_theory(texts["theory.fot"], source=f"{path}/theory.fot", folder=None)
         world = unpack_world(tensors, texts["domain.json"], source, config)

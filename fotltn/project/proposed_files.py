@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from fotltn.format import listed
 from fotltn.logic.check import check
+from fotltn.project.presets import DEFAULT, PRESETS
 from fotltn.project.propose import Proposal
 from fotltn.project.proposed_rules import always
 from fotltn.project.proposed_table import WORDS, ProposedTable
@@ -68,7 +69,10 @@ def project_text(proposal: Proposal, folder: str | None) -> str:
     files = listed(t.file for t in proposal.tables)
     whose = "its" if len(proposal.tables) == 1 else "their"
     lines = [f"# A project for {files}, proposed from {whose} columns. Check every line."]
-    lines += ["", _said('method = "auto"', "gradients or, with hard axioms, sampled worlds")]
+    preset = PRESETS[DEFAULT]
+    lines += ["", _said(f"preset = {_text(DEFAULT)}", "the defaults, as fotltn.train has them")]
+    words = "gradients or, with hard axioms, sampled worlds"
+    lines += [_said(f"method = {_text(preset.method)}", words)]
     lines += ["", "[theory]", 'file = "theory.fot"', "", "[data]"]
     if folder is not None:
         lines += [f"folder = {_text(folder)}"]
@@ -98,11 +102,14 @@ def project_text(proposal: Proposal, folder: str | None) -> str:
         lines += ["", *_split(*proposal.split)]
     lines += list(_inputs(proposal))
     lines += ["", "[predicates]", *(f'{c.symbol} = "auto"' for c in learned)]
-    lines += ["", "[objective]", 'facts = "cross-entropy"', 'together = "sum"']
-    lines += ['axioms = "log"', _said("weight = 0.3", "of the axioms, relative to the facts")]
-    lines += ["", "[training]", "epochs = 300", "rate = 0.01"]
-    lines += [_said("validation = 0.1", "the share of labels that decides when to stop")]
-    lines += [_said("patience = 30", "stop after so many epochs without improvement")]
+    weight, how = preset.objective.weight.as_json(), preset.training
+    said = "of the axioms, relative to the facts"
+    lines += ["", "[objective]", _said(f"weight = {weight}", said)]
+    lines += ["", "[training]", f"epochs = {how.epochs}", f"rate = {how.rate}"]
+    said = "the share of labels that decides when to stop"
+    lines += [_said(f"validation = {how.validation}", said)]
+    said = "stop after so many epochs without improvement"
+    lines += [_said(f"patience = {how.patience}", said)]
     return "\n".join(lines) + "\n"
 
 

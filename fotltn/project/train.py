@@ -11,7 +11,13 @@ from pathlib import Path
 
 import torch
 
-from fotltn.errors import DataError, InterruptedTrainingError, LimitError
+from fotltn.errors import (
+    DataError,
+    Diagnostic,
+    InterruptedTrainingError,
+    LimitError,
+    warning,
+)
 from fotltn.learn.checkpoints import Reserved, clear_checkpoints, reserve
 from fotltn.learn.fit import fit
 from fotltn.learn.ranks import ALONE, Ranks, joined_ranks
@@ -25,11 +31,19 @@ from fotltn.project.build import Built, build, build_from_disk
 from fotltn.project.callbacks import Callback, Telling, telling
 from fotltn.project.config import Config
 from fotltn.project.model import KIND, Model, model_of
+from fotltn.project.presets import BEFORE, DEFAULT
 from fotltn.project.problem import problem_of
 from fotltn.project.sampled import sample_project
 from fotltn.project.stored import versions
 from fotltn.project.world import NOTHING, InMemory, in_precision
 from fotltn.stop import interrupts
+
+#: What is said of a file that version 0.2.0 would have read otherwise.
+UNNAMED = warning(
+    f"the project names no preset, so it learns by '{DEFAULT}'",
+    hint=f'above all sections: preset = "{BEFORE}" for the setting of version 0.2.0 and before, '
+    f'or preset = "{DEFAULT}" for that of fotltn new',
+)
 
 #: With "auto", sampling may take at most this many steps of automata: about an hour.
 _STEPS = 3e11
@@ -76,6 +90,8 @@ def _trained(
             built = build_from_disk(config, more)
         else:
             built = _feasible(build(config, more), config, more)
+        if config.unnamed:
+            built = _warned(built, UNNAMED)
         told.start(model_of(built))
         with in_precision(config):
             if built.config.method == "posterior":
@@ -98,11 +114,18 @@ def _trained(
         raise _stopped("epoch", len(outcome.history), config.training.epochs, checkpoints)
     model = model_of(built, outcome)
     _set_thresholds(model, built)
-    if warning := own_data_only(built.config, built.world):
-        model.warnings += (warning,)
+    if reason := own_data_only(built.config, built.world):
+        model.warnings += (reason,)
     if built.config.objective.axioms != "none":
         model.warnings += _without_influence(model)
     return model
+
+
+def _warned(built: Built, text: Diagnostic) -> Built:
+    """Return the project with one more warning about it."""
+    world, facts = built.world, built.world.facts
+    facts = replace(facts, warnings=(text, *facts.warnings))
+    return replace(built, world=replace(world, facts=facts))
 
 
 def _feasible(built: Built, config: Config, more: InMemory) -> Built:

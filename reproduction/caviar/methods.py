@@ -130,7 +130,7 @@ def train(tables: Tables, seed: int, **settings: Any) -> Any:
         warnings.simplefilter("ignore")
         return fotltn.train(
             HERE / told["theory"]["file"], facts=tables.triples, seed=seed,
-            semantics=told["theory"]["semantics"], p=told["theory"]["p"],
+            preset=told["preset"], semantics=told["theory"]["semantics"], p=told["theory"]["p"],
             data={"local": told["data"]["local"]}, **settings,
         )  # fmt: skip
 

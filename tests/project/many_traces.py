@@ -18,6 +18,8 @@ axiom Aged: forall x, h where In(x, h). G(Failed(x) -> Old(h))
 """
 
 TOML = """\
+preset = "paper"
+
 [theory]
 file = "theory.fot"
 

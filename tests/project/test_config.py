@@ -15,6 +15,7 @@ from fotltn.project.config import (
     read_config,
 )
 from fotltn.project.data_config import DataConfig
+from fotltn.project.presets import PRESETS
 from fotltn.project.written import show_config
 from tests.project.common import TOML, changed, config, project
 
@@ -26,8 +27,9 @@ def test_what_is_left_out_has_its_usual_value():
     assert (found.semantics, found.p, found.model) == ("stable-product", None, "model")
     assert found.end == "undecided"
     assert found.data == DataConfig()
-    assert found.training.epochs == 500
-    assert found.objective.axioms == "satisfaction"
+    standard = PRESETS["standard"]
+    assert (found.method, found.objective) == (standard.method, standard.objective)
+    assert found.training == standard.training
     assert (found.inputs, found.predicates, found.groups) == ({}, {}, ())
     assert (found.compile, found.device, found.dtype) == (False, "cpu", "float32")
 

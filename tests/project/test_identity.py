@@ -34,7 +34,7 @@ from tests.project.common import changed, config, project, same
 pytestmark = pytest.mark.reliability
 
 #: Where a project lies, and its text: not a setting.
-NO_SETTINGS = {"folder", "source.name", "source.text"}
+NO_SETTINGS = {"folder", "source.name", "source.text", "unnamed"}
 
 
 def full() -> Config:

@@ -58,7 +58,7 @@ def trained(*, away: bool = False, seen: Any = None, **more: Any) -> fotltn.Mode
     torch.manual_seed(1)
     return fotltn.train(
         THEORY, wide=wide, facts=pairs, learn=["Failed", "Worse"],
-        inputs={"pump": {"embedding": 0, **(seen or {})}},
+        inputs={"pump": {"embedding": 0, **(seen or {})}}, preset="paper",
         training={"epochs": 30, "rate": 0.05}, **more,
     )  # fmt: skip
 

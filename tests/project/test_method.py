@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -11,9 +12,11 @@ from typer.testing import CliRunner
 import fotltn
 from fotltn.cli.main import app
 from fotltn.errors import DataError
+from fotltn.learn.objective import PAPER
 from fotltn.project import train as training
 from fotltn.project.build import build
 from fotltn.project.config import read_config
+from fotltn.project.written import show_config
 from tests.project import robots
 
 QUICK = {"worlds": 4, "burn_in": 2, "sweeps": 2, "stored": 1}
@@ -112,12 +115,16 @@ def test_hard_axioms_that_facts_contradict_are_still_told():
         )  # fmt: skip
 
 
-def test_a_file_without_a_method_is_as_before(tmp_path: Path):
-    """Projects of 0.1.0 name none."""
-    folder = robots.project(tmp_path, robots.TOML.replace('method = "posterior"\n', ""))
+@pytest.mark.parametrize("place", ["", "[objective]\n"])
+def test_the_preset_paper_means_what_no_preset_meant(tmp_path: Path, place: str):
+    """Where version 0.2.0 had it, or above all sections."""
+    text = robots.TOML.replace('method = "posterior"\n', "")
+    named = f'preset = "paper"\n{text}' if not place else f'{text}\n[objective]\npreset = "paper"\n'
+    folder = robots.project(tmp_path, named)
     assert read_config(folder).method == "gradient"
     built = build(read_config(folder))
     assert (built.config.method, built.chosen) == ("gradient", "")
+    assert (built.task.objective, built.task.training.epochs) == (PAPER, 500)
 
 
 def test_training_says_which_and_why_and_a_model_has_the_choice(tmp_path: Path):
@@ -134,3 +141,47 @@ def test_training_says_which_and_why_and_a_model_has_the_choice(tmp_path: Path):
     assert "method: gradient, because axioms are left out" in plain.output
     asked = run(app, ["plan", str(folder)])
     assert "worlds at once" in asked.output
+
+
+def test_a_file_without_a_preset_is_told_what_it_means_now(tmp_path: Path):
+    """Only if version 0.2.0 would have read it otherwise; the line that keeps its meaning works."""
+    folder = robots.project(tmp_path, robots.TOML)
+    file, run = folder / "project.toml", CliRunner().invoke
+    said = run(app, ["train", str(folder)]).output
+    assert "the project names no preset, so it learns by 'standard'" in said
+    before = file.read_text("utf-8")
+    for name in ("paper", "standard"):
+        file.write_text(f'preset = "{name}"\n{before}', "utf-8")
+        assert "names no preset" not in run(app, ["train", str(folder)]).output
+    every = show_config(fotltn.load_model(folder / "model").config)
+    file.write_text(every, "utf-8")
+    assert not read_config(folder).unnamed
+
+
+def test_python_and_new_files_have_the_same_defaults(tmp_path: Path):
+    rows: dict[str, list[Any]] = {
+        "who": ["a", "b"] * 30,
+        "hour": [h for h in range(30) for _ in "ab"],
+    }
+    rows["hot"], rows["bad"] = [[h % n == 0 for h in rows["hour"]] for n in (3, 4)]
+    (tmp_path / "rows.csv").write_text(
+        "\n".join(",".join(map(str, row)) for row in [[*rows], *zip(*rows.values(), strict=True)])
+    )
+    made = CliRunner().invoke(
+        app, ["new", str(tmp_path / "p"), "--from", str(tmp_path / "rows.csv"), "--learn", "bad"]
+    )
+    assert made.exit_code == 0, made.output
+    config = read_config(tmp_path / "p")
+    model = fotltn.train(THEORY.format(hard=""), facts=FACTS, learn=["Failed"])
+    assert not config.unnamed
+    assert config.method == "auto"
+    assert model.chosen
+    assert (config.objective, config.training) == (model.config.objective, model.config.training)
+
+
+def test_two_presets_are_refused(tmp_path: Path):
+    text = f'preset = "paper"\n{robots.TOML}\n[objective]\npreset = "recipe"\n'
+    with pytest.raises(DataError, match="two presets, 'paper' and 'recipe'"):
+        read_config(robots.project(tmp_path, text))
+    with pytest.raises(DataError, match="unknown value 'papr'"):
+        trained(preset="papr")

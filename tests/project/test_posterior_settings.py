@@ -27,9 +27,9 @@ def read(text: str) -> Config:
 # --- settings -----------------------------------------------------------------------------------
 
 
-def test_the_method_is_gradient_where_nothing_is_said():
+def test_the_method_is_open_where_nothing_is_said():
     config = read('[theory]\nfile = "t.fot"')
-    assert (config.method, config.posterior.worlds) == ("gradient", 32)
+    assert (config.method, config.posterior.worlds) == ("auto", 32)
 
 
 def test_settings_come_back_from_what_is_written():

@@ -69,7 +69,7 @@ def test_errors_come_before_trials(tmp_path, search, message):
 
 def without_validation(folder: Path) -> Path:
     file = folder / "project.toml"
-    file.write_text(file.read_text("utf-8").replace("validation = 0.2", ""), "utf-8")
+    file.write_text(file.read_text("utf-8").replace("validation = 0.2", "validation = 0"), "utf-8")
     return folder
 
 

@@ -81,6 +81,9 @@ def test_axioms_have_the_values_they_had(project):
 def test_a_project_trains_to_the_weights_it_had(project, tmp_path):
     folder = tmp_path / project
     shutil.copytree(ROOT / project, folder, ignore=shutil.ignore_patterns("model"))
+    if read_config(folder).unnamed:
+        file = folder / "project.toml"
+        file.write_text(f'preset = "paper"\n{file.read_text("utf-8")}', "utf-8")
     model = train(read_config(folder))
     before = load_file(ROOT / project / "model" / "weights.safetensors")
     weights = {n.removeprefix("weights/"): t for n, t in before.items() if n.startswith("weights/")}
