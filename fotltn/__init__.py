@@ -5,6 +5,7 @@ The language part loads without torch; the parts that evaluate and learn load it
 
 from __future__ import annotations
 
+import logging as _logging
 from typing import TYPE_CHECKING, Any
 
 from fotltn.errors import BuildError as BuildError
@@ -113,6 +114,9 @@ __all__ = (
     "tables",
     "train",
 )  # fmt: skip
+
+#: Loggers have the names of folders, such as `fotltn.learn`; without a handler they are silent.
+_logging.getLogger("fotltn").addHandler(_logging.NullHandler())
 
 __version__ = "0.3.0.dev0"
 

@@ -79,7 +79,8 @@ def train(
     from fotltn.learn.store import MANIFEST
     from fotltn.project.config import read_config
     from fotltn.project.loggers import as_callbacks
-    from fotltn.project.train import train_and_save, without_axioms
+    from fotltn.project.method import without_axioms
+    from fotltn.project.train import train_and_save
 
     config = read_config(project, data=data)
     training = config.training

@@ -17,6 +17,9 @@ from fotltn.grounding.read import TablePlace
 #: How to treat a word that is not among the categories: raise an error, or set all of them to 0.
 Unknown = Literal["error", "zero"]
 
+#: The largest number that networks can see; its square must be finite where means are taken.
+LARGEST = 1e30
+
 #: The largest number of categories that a feature can take from the data.
 MAX_CATEGORIES = 100
 
@@ -59,6 +62,8 @@ def collect_feature(
     if symbol.categories is not None:
         values = _categories(collector, place, key, cells, named, unknown)
         expected = f"one of {listing(named)}" if named else "a word"
+    large = np.isfinite(values) & (np.abs(values) > LARGEST)
+    values = np.where(large, np.inf, values)
     empty = wrong = ~np.isfinite(values)
     if wrong.any():
         empty = gaps(cells) if symbol.categories is None else pc.is_null(cells).to_numpy()
@@ -67,7 +72,8 @@ def collect_feature(
         cell = cells[i].as_py()
         what = "empty" if cell is None else f"the feature is '{cell}'"
         hint = _SAY_MISSING if empty[i] else _SAY_UNKNOWN if named else None
-        collector.complain(place, int(base.numbers[i]), f"{what}; expected {expected}", hint)
+        right = f"a number from {-LARGEST:g} to {LARGEST:g}" if large[i] else expected
+        collector.complain(place, int(base.numbers[i]), f"{what}; expected {right}", hint)
     if not wrong.any():
         stated = np.flatnonzero(np.isfinite(values))
         rows = replace(base.rows, value=values).take(stated)

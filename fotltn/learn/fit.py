@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -57,6 +58,7 @@ _HISTORY = "history"  # one row per epoch
 SECONDS = 60.0
 #: Epochs between checkpoints, and the least ratio of that time to the time of writing one.
 EVERY, SHARE = 25, 50
+_LOG = logging.getLogger("fotltn.learn")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +137,7 @@ def fit(
             epoch = run.go_on(pause)
             if epoch is None:
                 break
+            _LOG.debug("epoch %d: loss %g, watched %g", epoch.number, epoch.loss, epoch.watched)
             if on_epoch is not None:
                 on_epoch(epoch)
             asked = run.progress.stopped is None and ranks.of_first(stop)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from fotltn.errors import DataError
+from fotltn.errors import DataError, listing
 
 #: Optimisers by name, in lower case.
 OPTIMISERS: dict[str, type[torch.optim.Optimizer]] = {
@@ -40,9 +40,32 @@ def make_optimiser(
             chosen.setdefault("capturable", True)
     try:
         optimiser: torch.optim.Optimizer = kind(weights, lr=rate, **chosen)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise DataError(f"the optimiser '{name}': {error}") from None
+    except (TypeError, ValueError, RuntimeError, IndexError) as error:
+        raise DataError(f"the optimiser '{name}': {error}", hint=_options(kind)) from None
     return optimiser
+
+
+def check_options(name: str, rate: float, options: Mapping[str, Any]) -> None:
+    """Try an optimiser on one weight.
+
+    Raises:
+        DataError: the optimiser does not accept the rate or the options.
+    """
+    weight = nn.Parameter(torch.zeros(1))
+    weight.grad = torch.zeros(1)
+    with without_compiler():
+        optimiser = make_optimiser(name, [weight], rate, options)
+        try:
+            plain_step(optimiser)()
+        except (TypeError, ValueError, RuntimeError, IndexError) as error:
+            hint = _options(type(optimiser))
+            raise DataError(f"the optimiser '{name}': {error}", hint=hint) from None
+
+
+def _options(kind: Any) -> str:
+    """Say which options an optimiser takes; the learning rate is a setting of its own."""
+    names = [n for n in inspect.signature(kind).parameters if n not in ("params", "lr")]
+    return f"its options: {listing(names, 20)}; the learning rate is 'rate'"
 
 
 def plain_step(optimiser: torch.optim.Optimizer) -> Callable[[], object]:

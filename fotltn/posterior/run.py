@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -28,6 +29,8 @@ from fotltn.posterior.structure import Structure, structure
 from fotltn.posterior.weights import LearnedWeights
 from fotltn.semantics.sparse import largest
 from fotltn.threads import threads_for
+
+_LOG = logging.getLogger("fotltn.posterior")
 
 #: Progress reports say how far chains agree once in so many sweeps.
 _TOLD = 10
@@ -249,6 +252,7 @@ class SamplingRun:
         if self.done in (0, how.burn_in - 1):
             self._refuse("burnt in" if self.done else "first")
         self.done += 1
+        _LOG.debug("sweep %d of at most %d", self.done, self.total)
         if not self.counted:
             return
         for name, total in self._sums.items():

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypedDict, TypeGuard, Unpack
@@ -14,7 +15,7 @@ from torch import nn
 
 from fotltn.arguments import AnyPath, names_of, with_hints
 from fotltn.data import AnyFacts, apart, is_by_name, tables_of
-from fotltn.errors import DataError, listing, shown
+from fotltn.errors import DataError, DataWarning, listing, shown
 from fotltn.grounding.frames import Source
 from fotltn.grounding.wide import Wide
 from fotltn.learn.fit import Epoch
@@ -23,6 +24,7 @@ from fotltn.learn.task import Training
 from fotltn.logic.check import check
 from fotltn.posterior.sampler import Sampling
 from fotltn.project import train as training_of
+from fotltn.project.apply import own_data_only
 from fotltn.project.callbacks import EachEpoch
 from fotltn.project.config import (
     AUTO,
@@ -32,9 +34,10 @@ from fotltn.project.config import (
     config_of,
     read_config,
 )
-from fotltn.project.data_config import DataConfig, described, sources_of
+from fotltn.project.data_config import DataConfig, described, own_traces, sources_of
 from fotltn.project.loggers import as_callbacks
 from fotltn.project.model import Model
+from fotltn.project.progress import ProgressLine
 from fotltn.project.toml import meant, table_of
 from fotltn.project.world import InMemory, PythonPredicate
 from fotltn.semantics.tables import Tables
@@ -58,81 +61,16 @@ def _belongs(name: str, value: object) -> str | None:
 _TABLES: dict[str, Any] = {
     "training": Training, "posterior": Sampling, "objective": Objective, "data": DataConfig,
 }  # fmt: skip
+#: The settings that may stand beside a project, whose file holds all others.
+_BESIDE_PROJECT = (
+    "inputs", "predicates", "functions", "on_epoch", "checkpoints", "callbacks", "verbose"
+)  # fmt: skip
 
 
-class TrainSettings(TypedDict, total=False):
-    """The tables of a project's file, and arguments that `train` keeps from version 0.1.0.
-
-    Args:
-        data: further settings of the data, such as `{"by": "entities", "flip": 0.1}`.
-        inputs: what networks see of each sort, such as `{"agent": {"embedding": 8}}`. The value of
-            "encoder" may be a PyTorch module; it maps a tensor of shape (trace, entity, time,
-            feature) to one of the same axes.
-        predicates: settings of predicates, such as `{"Near": {"kind": "logits"}}`; or a PyTorch
-            module, which maps the inputs of all arguments, concatenated, shape (trace, *arguments,
-            time, feature), to logits, shape (trace, *arguments, time) or with a last axis of size
-            1. It is trained unless it is frozen. If its `forward` has a parameter `present`, it
-            receives a mask of the cells in which all arguments are present. With a tuple of names
-            as key, the module has one output for each. Or a function from the given tables and the
-            features by sort to a table of shape (trace, *arguments, time), which is computed once.
-        functions: how to compute functions of the theory that return numbers and are not in the
-            data: "network", its settings, or a PyTorch module as for a predicate, whose output is
-            the value.
-        exclusive: groups of predicates that exclude each other; one network computes each group.
-        objective: the loss to minimise.
-        training: settings of training, such as `{"epochs": 100, "rate": 0.01}`.
-        posterior: settings of sampling, such as `{"worlds": 64, "sweeps": 200}`.
-        machine: the device to compute on, such as `{"device": "cuda"}`.
-        wide: one or several wide tables, if `facts` is not a `Tables`.
-        on_epoch: a function to call after every epoch, as in version 0.1.0; use `callbacks`
-            instead.
-    """
-
-    data: Mapping[str, Any] | None
-    inputs: Mapping[str, Any] | None
-    predicates: Mapping[Any, Any] | None
-    functions: Mapping[str, Any] | None
-    exclusive: Sequence[Sequence[str] | Mapping[str, Any]]
-    objective: Mapping[str, Any] | None
-    training: Mapping[str, Any] | None
-    posterior: Mapping[str, Any] | None
-    machine: Mapping[str, Any] | None
-    wide: Iterable[Wide] | Wide
-    on_epoch: Callable[[Epoch], None] | None
-
-
-@entry
-@with_hints(_belongs)
-def train(
-    theory: AnyTheory,
-    facts: AnyFacts = (),
-    *,
-    learn: Sequence[str] | str = (),
-    define: Mapping[str, str] | None = None,
-    preset: str | None = None,
-    method: str | None = None,
-    semantics: str | None = None,
-    p: float | None = None,
-    train: float = 1.0,
-    test: Iterable[Source] | Source = (),
-    seed: int = 0,
-    checkpoints: AnyPath | None = None,
-    callbacks: Iterable[Any] = (),
-    **settings: Unpack[TrainSettings],
-) -> Model:
-    r"""Learn predicates from facts and axioms.
-
-    Settings have the same names and meanings as in a project's file.
+class FitSettings(TypedDict, total=False):
+    """The settings that `train` and `Classifier` share; those of a project's file, by name.
 
     Args:
-        theory: a theory, its file (`*.fot`) or its text. Or a project, given by its folder or TOML
-            file; it then provides everything except PyTorch modules and Python functions.
-        facts: the data, as `fotltn.read` and `fotltn.tables` return them. With `fotltn.read`, the
-            stated facts of learned predicates are labels; with `fotltn.tables`, every cell of
-            a learned predicate is a label. Or tables of facts to read, one or a list of them: files
-            by name, data frames, mappings from columns to lists, or wide tables.
-        learn: the predicates to learn. A predicate that hard axioms define is computed by its
-            definition, all others by networks.
         define: predicates that formulas define, such as `{"Run(x)": "Car(x) & !Stop(x)"}`.
         preset: where the settings start: "standard", the default, which `fotltn new` writes;
             "paper", the setting of the paper; "facts-only", the same without axioms; or "recipe".
@@ -148,7 +86,89 @@ def train(
         callbacks: objects to call at the start, after every epoch or sweep, and at the end; a
             function is called after every epoch. A string starts a logger: "tensorboard:FOLDER",
             "mlflow" or "wandb:PROJECT".
-        settings: the tables of a project's file, by name: `data`, `inputs`, `predicates`,
+        verbose: whether to show progress on standard error; by default, in a terminal or a
+            notebook, if training takes more than a few seconds.
+        data: further settings of the data, such as `{"by": "entities", "flip": 0.1}`.
+        inputs: what networks see of each sort, such as `{"agent": {"embedding": 8}}`. The value of
+            "encoder" may be a PyTorch module; it maps a tensor of shape (trace, entity, time,
+            feature) to one of the same axes.
+        functions: how to compute functions of the theory that return numbers and are not in the
+            data: "network", its settings, or a PyTorch module as for a predicate, whose output is
+            the value.
+        exclusive: groups of predicates that exclude each other; one network computes each group.
+        objective: the loss to minimise.
+        training: settings of training, such as `{"epochs": 100, "rate": 0.01}`.
+        posterior: settings of sampling, such as `{"worlds": 64, "sweeps": 200}`.
+        machine: the device to compute on, such as `{"device": "cuda"}`.
+    """
+
+    define: Mapping[str, str] | None
+    preset: str | None
+    method: str | None
+    semantics: str | None
+    p: float | None
+    train: float | None
+    test: Iterable[Source] | Source | None
+    seed: int | None
+    checkpoints: AnyPath | None
+    callbacks: Iterable[Any] | None
+    verbose: bool | None
+    data: Mapping[str, Any] | None
+    inputs: Mapping[str, Any] | None
+    functions: Mapping[str, Any] | None
+    exclusive: Sequence[Sequence[str] | Mapping[str, Any]] | None
+    objective: Mapping[str, Any] | None
+    training: Mapping[str, Any] | None
+    posterior: Mapping[str, Any] | None
+    machine: Mapping[str, Any] | None
+
+
+class TrainSettings(FitSettings, total=False):
+    """The settings of `train`: also those that `Classifier` has in other words.
+
+    Args:
+        predicates: settings of predicates, such as `{"Near": {"kind": "logits"}}`; or a PyTorch
+            module, which maps the inputs of all arguments, concatenated, shape (trace, *arguments,
+            time, feature), to logits, shape (trace, *arguments, time) or with a last axis of size
+            1. It is trained unless it is frozen. If its `forward` has a parameter `present`, it
+            receives a mask of the cells in which all arguments are present. With a tuple of names
+            as key, the module has one output for each. Or a function from the given tables and the
+            features by sort to a table of shape (trace, *arguments, time), which is computed once.
+        wide: one or several wide tables, if `facts` is not a `Tables`.
+        on_epoch: a function to call after every epoch, as in version 0.1.0; use `callbacks`
+            instead.
+    """
+
+    predicates: Mapping[Any, Any] | None
+    wide: Iterable[Wide] | Wide
+    on_epoch: Callable[[Epoch], None] | None
+
+
+@entry
+@with_hints(_belongs)
+def train(
+    theory: AnyTheory,
+    facts: AnyFacts = (),
+    *,
+    learn: Sequence[str] | str = (),
+    **settings: Unpack[TrainSettings],
+) -> Model:
+    r"""Learn predicates from facts and axioms.
+
+    Settings have the same names and meanings as in a project's file.
+
+    Args:
+        theory: a theory, its file (`*.fot`) or its text. Or a project, given by its folder or TOML
+            file; it then provides everything except PyTorch modules and Python functions.
+        facts: the data, as `fotltn.read` and `fotltn.tables` return them. With `fotltn.read`, the
+            stated facts of learned predicates are labels; with `fotltn.tables`, every cell of
+            a learned predicate is a label. Or tables of facts to read, one or a list of them: files
+            by name, data frames, mappings from columns to lists, or wide tables.
+        learn: the predicates to learn. A predicate that hard axioms define is computed by its
+            definition, all others by networks.
+        settings: the settings of a project's file, by name, as `FitSettings` and `TrainSettings`
+            list them: `define`, `preset`, `method`, `semantics`, `p`, `train`, `test`, `seed`,
+            `checkpoints`, `callbacks`, `verbose`, and the tables `data`, `inputs`, `predicates`,
             `functions`, `exclusive`, `objective`, `training`, `posterior` and `machine`. Pass your
             own PyTorch modules with `predicates={"Near": module}`, `functions={"level": module}`
             and `inputs={"agent": {"encoder": module}}`. Use `wide` to describe wide tables that
@@ -165,7 +185,9 @@ def train(
     >>> model.ask("Stop(x)", at="all").tensor.shape  # trace, car, time
     torch.Size([1, 1, 4])
     """
-    told = as_callbacks(callbacks)
+    said: dict[str, Any] = {n: value for n, value in settings.items() if value is not None}
+    read = isinstance(facts, Tables)  # its warnings were given
+    told = as_callbacks(said.get("callbacks", ()))
     if (on_epoch := settings.get("on_epoch")) is not None:
         text = "train(…, on_epoch=…) is deprecated: pass the function in callbacks=[…]"
         warnings.warn(text, DeprecationWarning, stacklevel=3)
@@ -181,13 +203,8 @@ def train(
     modules |= of_functions
     encoders = _own_encoders(seen, modules)
     if _is_project(theory):
-        taken = ("inputs", "predicates", "functions", "on_epoch")
-        rest = [v for n, v in settings.items() if n not in taken]
-        others = (
-            facts, learn, define, test, *seen.values(), how, numbers, *rest, semantics, p, method,
-            preset,
-        )  # fmt: skip
-        if any(map(_is_there, others)) or (train, seed) != (1.0, 0):
+        rest = [v for n, v in said.items() if n not in _BESIDE_PROJECT]
+        if any(map(_is_there, (facts, learn, *seen.values(), how, numbers, *rest))):
             raise DataError(
                 f"'{theory}' is a project, so its file holds all settings; change them there"
             )
@@ -207,18 +224,31 @@ def train(
         else:
             facts, among = apart(facts)
             listed = (*among, *listed)
-        long, tested = _named(facts, "facts", sources), _named(apart(test)[0], "test", sources)
+        long = _named(facts, "facts", sources)
+        tested = _named(apart(said.get("test", ()))[0], "test", sources)
         of_wide = _named([one.source for one in listed], "wide", sources)
-        exclusive = settings.get("exclusive", ())
+        seed = said.get("seed", 0)
+        drawn = {"train": said.get("train", 1.0), "seed": seed}
         tables = {
-            "preset": preset,
-            "method": method,
-            "theory": {"file": "theory.fot", "semantics": semantics, "p": p},
-            "data": {"facts": long, "test": tested, "train": train, "seed": seed} | data,
+            "preset": said.get("preset"),
+            "method": said.get("method"),
+            "theory": {
+                "file": "theory.fot",
+                "semantics": said.get("semantics"),
+                "p": said.get("p"),
+            },
+            "data": {"facts": long, "test": tested} | drawn | data,
             "inputs": seen,
-            "predicates": dict.fromkeys(names_of(learn), AUTO) | _definitions(define) | how,
+            "predicates": {
+                **dict.fromkeys(names_of(learn), AUTO),
+                **_definitions(said.get("define")),
+                **how,
+            },
             "functions": numbers,
-            "exclusive": [g if isinstance(g, Mapping) else {"predicates": g} for g in exclusive],
+            "exclusive": [
+                g if isinstance(g, Mapping) else {"predicates": g}
+                for g in said.get("exclusive", ())
+            ],
             "objective": _mapping("objective", settings.get("objective")),
             "training": {"seed": seed} | _mapping("training", settings.get("training")),
             "posterior": _mapping("posterior", settings.get("posterior")),
@@ -227,7 +257,8 @@ def train(
         in_memory = theory_of(theory)
         config = config_of(table_of(tables), Path())
         wide_tables = tuple(map(described, listed, of_wide))
-        config = replace(config, data=replace(config.data, wide=wide_tables))
+        local = config.data.local if data.get("local") is not None else own_traces(wide_tables)
+        config = replace(config, data=replace(config.data, wide=wide_tables, local=local))
         more = InMemory(in_memory, sources, modules)
     usual = InputConfig()
     encoded = {s: replace(config.inputs.get(s, usual), encoder=e) for s, e in encoders.items()}
@@ -237,8 +268,28 @@ def train(
         inputs={**config.inputs, **encoded},
         functions={**config.functions, **learned},
     )
-    folder = None if checkpoints is None else Path(checkpoints)
-    return training_of.train(config, more=more, checkpoints=folder, callbacks=told)
+    folder = Path(said["checkpoints"]) if "checkpoints" in said else None
+    told = (*told, ProgressLine(said.get("verbose")))
+    model = training_of.train(config, more=more, checkpoints=folder, callbacks=told)
+    for text in _odd(model, facts=not read):
+        warnings.warn(text, DataWarning, stacklevel=_depth())
+    return model
+
+
+def _depth() -> int:
+    """Return how far away the caller of the package is, for warnings to point at."""
+    depth, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals["__name__"].startswith("fotltn."):
+        depth, frame = depth + 1, frame.f_back
+    return depth
+
+
+def _odd(model: Model, *, facts: bool) -> Iterator[str]:
+    """Yield what the command prints as warnings, but for what `apply` refuses anyway."""
+    for one in model.facts.warnings if facts else ():
+        yield f"{one.message}; {one.hint}" if one.hint else one.message
+    refused = own_data_only(model.config, model.world)
+    yield from (text for text in model.warnings if text != refused)
 
 
 def _in_python(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -22,8 +22,9 @@ from fotltn.grounding.measures import Entity, Measure
 from fotltn.grounding.read import TablePlace, as_text
 from fotltn.grounding.wide import Wide
 from fotltn.learn.objective import predicted
-from fotltn.project.api import train
+from fotltn.project.api import FitSettings, train
 from fotltn.project.callbacks import Callback
+from fotltn.project.loggers import as_callbacks
 from fotltn.project.method import obstacles
 from fotltn.project.model import Model
 from fotltn.semantics.tables import Tables
@@ -63,22 +64,18 @@ class Classifier:
         missing: how to fill missing values of features, for all columns or by column.
         unknown_categories: how to treat a word that is not a category: "error" or "zero".
         learn: further predicates for networks to compute.
-        define: predicates that formulas define. This and all further arguments are as in `train`.
         networks: the settings that `train` calls `predicates`.
-        exclusive: groups of predicates that exclude each other.
-        inputs: what networks see of each sort.
-        objective: the loss to minimise.
-        training: settings of training.
-        data: further settings of the data, such as `{"local": ["pump"]}`, or `{"step": "1h"}` if
-            times are time stamps.
-        machine: the device to compute on.
-        semantics: the name of the semantics of the axioms.
-        p: the exponent of its means.
-        seed: the seed of all random draws.
+        columns: the names of the columns, for arrays. Without it, the columns of an array are x0,
+            x1 and so on, as scikit-learn calls them.
         threshold: the smallest probability for which `predict` returns 1.
+        settings: all settings that `train` takes, but `wide`: `define`, `preset`, `method`,
+            `semantics`, `p`, `train`, `test`, `seed`, `checkpoints`, `callbacks`, `verbose`,
+            `data`, `inputs`, `functions`, `exclusive`, `objective`, `training`, `posterior` and
+            `machine`.
 
     After `fit`, `model_` is the trained model, and `classes_` holds 0 and 1, in the order of the
-    columns of `predict_proba`.
+    columns of `predict_proba`. `n_features_in_` is the number of columns, without that of the
+    target, and `feature_names_in_` has their names, unless they came as an array without `columns`.
 
     >>> import fotltn as fot
     >>> rows = {"who": ["ego", "ego"], "t": [0, 1], "speed": [5.0, 0.5], "stop": [0, 1]}
@@ -91,6 +88,11 @@ class Classifier:
     """
 
     _estimator_type = "classifier"  # for scikit-learn before 1.6
+
+    # Those of `FitSettings` that this module reads.
+    callbacks: Any
+    exclusive: Any
+    training: Any
 
     def __init__(
         self,
@@ -110,18 +112,10 @@ class Classifier:
         missing: Missing | Mapping[str, Missing] = "error",
         unknown_categories: Unknown = "error",
         learn: Sequence[str] = (),
-        define: Mapping[str, str] | None = None,
         networks: Mapping[Any, Any] | None = None,
-        exclusive: Sequence[Sequence[str] | Mapping[str, Any]] = (),
-        inputs: Mapping[str, Any] | None = None,
-        objective: Mapping[str, Any] | None = None,
-        training: Mapping[str, Any] | None = None,
-        data: Mapping[str, Any] | None = None,
-        machine: Mapping[str, Any] | None = None,
-        semantics: str | None = None,
-        p: float | None = None,
-        seed: int = 0,
+        columns: Sequence[str] | None = None,
         threshold: float = 0.5,
+        **settings: Unpack[FitSettings],
     ) -> None:
         """Store the settings; `fit` reads and checks everything."""
         self.theory, self.target = theory, target
@@ -130,12 +124,12 @@ class Classifier:
         self.features, self.categories = features, categories
         self.presence, self.measures = presence, measures
         self.missing, self.unknown_categories = missing, unknown_categories
-        self.learn, self.define, self.networks = learn, define, networks
-        self.exclusive, self.inputs = exclusive, inputs
-        self.objective, self.training = objective, training
-        self.data, self.machine = data, machine
-        self.semantics, self.p, self.seed = semantics, p, seed
+        self.learn, self.networks, self.columns = learn, networks, columns
         self.threshold = threshold
+        for name in settings:
+            _check_setting(name)
+        for name in FitSettings.__annotations__:
+            setattr(self, name, settings.get(name))
 
     # --- learning and predicting ------------------------------------------------------------------
 
@@ -150,16 +144,24 @@ class Classifier:
             FotError: columns are missing, settings are wrong, the target is not learned, or the
                 model could not be applied to other frames.
         """
-        right_types(type(self).__init__, self.get_params(deep=False))
+        given = {n: v for n, v in self.get_params(deep=False).items() if v is not None}
+        right_types(type(self).__init__, given)
+        named = self._named(frame)
+        settings: dict[str, Any] = {n: getattr(self, n) for n in FitSettings.__annotations__}
+        settings["callbacks"] = [_Check(self.target), *as_callbacks(self.callbacks or ())]
         model = train(
-            self.theory, learn=self._learned(), define=self.define, semantics=self.semantics,
-            p=self.p, seed=self.seed, wide=self._wide(self._labelled(frame, y)), data=self.data,
-            inputs=self.inputs, predicates=self.networks, exclusive=self.exclusive,
-            objective=self.objective, training=self.training, machine=self.machine,
-            callbacks=[_Check(self.target)],
+            self.theory, learn=self._learned(), wide=self._wide(self._labelled(named, y)),
+            predicates=self.networks, **settings,
         )  # fmt: skip
         self.model_ = model
         self.classes_ = np.array([0, 1])
+        ((_, table),) = read_sources([named])
+        names = [name for name in table.column_names if name != self._column()]
+        self.n_features_in_ = len(names)
+        if self.columns is not None or not isinstance(frame, np.ndarray):
+            self.feature_names_in_ = np.array(names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
         return self
 
     def predict_proba(self, frame: Source) -> Numbers:
@@ -172,14 +174,14 @@ class Classifier:
             DataError: `fit` was not called, or the frame lacks a column or does not fit.
         """
         model = self._applied(frame)
-        degrees = self._of_rows(model, model.tables, frame)
+        degrees = self._of_rows(model, model.tables, self._named(frame))
         return np.stack([1 - degrees, degrees], axis=1)
 
     def predict(self, frame: Source) -> Numbers:
         """Return for each row whether the target is true, as 0 or 1, shape (row,)."""
         model = self._applied(frame)
         decided = model.decided(threshold=self.threshold)
-        return self._of_rows(model, decided, frame).astype(np.int64)
+        return self._of_rows(model, decided, self._named(frame)).astype(np.int64)
 
     def score(self, frame: Source, y: Any = None) -> float:
         """Return the accuracy: the share of a frame's labelled facts that are predicted correctly.
@@ -188,7 +190,8 @@ class Classifier:
             DataError: `fit` was not called, the frame does not fit, or it has no labels of the
                 target.
         """
-        report = self._applied(self._labelled(frame, y)).metrics(threshold=self.threshold)
+        labelled = self._labelled(self._named(frame), y)
+        report = self._applied(labelled).metrics(threshold=self.threshold)
         if report is None or self.target not in report.predicates:
             raise DataError(f"the frame has no labels of '{self.target}', so it cannot be scored")
         return report.predicates[self.target].accuracy.value
@@ -211,9 +214,7 @@ class Classifier:
         """
         for path, value in settings.items():
             name, *keys = path.split("__")
-            if name not in _settings():
-                hint = name_hint(name, _settings())
-                raise DataError(f"a classifier has no setting '{name}'; {hint}")
+            _check_setting(name)
             setattr(self, name, _with(getattr(self, name), keys, value, name))
         return self
 
@@ -256,9 +257,31 @@ class Classifier:
         """Return the predicates to learn, except those with settings in `networks`."""
         learn = [self.learn] if isinstance(self.learn, str) else list(self.learn)
         shared = [n for group in (self.networks or {}) if isinstance(group, tuple) for n in group]
-        for group in self.exclusive:
+        for group in self.exclusive or ():
             shared += group.get("predicates", ()) if isinstance(group, Mapping) else group
         return [n for n in dict.fromkeys([self.target, *learn]) if n not in shared]
+
+    def _named(self, frame: Source) -> Source:
+        """Give the columns of an array their names; return any other frame as it is.
+
+        Raises:
+            DataError: an array has other axes than rows and columns, or another number of columns.
+        """
+        if not isinstance(frame, np.ndarray):
+            return frame
+        if frame.ndim != 2:
+            raise DataError(f"an array needs the axes (row, column), not shape {frame.shape}")
+        names = [f"x{number}" for number in range(frame.shape[1])]
+        if self.columns is not None:
+            names = list(self.columns)
+        elif hasattr(self, "feature_names_in_"):  # fitted to a frame
+            names = list(self.feature_names_in_)
+        if len(names) != frame.shape[1]:
+            raise DataError(
+                f"the array has {frame.shape[1]} columns, but there are {len(names)} names",
+                hint=f"columns=[…] names each of its columns; there are {listing(names)}",
+            )
+        return {name: _cells(frame[:, number]) for number, name in enumerate(names)}
 
     def _wide(self, frame: Source) -> Wide:
         return Wide(
@@ -287,9 +310,9 @@ class Classifier:
     def _applied(self, frame: Source) -> Model:
         """Apply the model to a frame."""
         if not self.__sklearn_is_fitted__():
-            raise DataError("the classifier has not been trained; call fit(frame) first")
+            raise _not_fitted("the classifier has not been trained; call fit(frame) first")
         (name,) = (wide.file for wide in self.model_.config.data.wide)
-        return self.model_.apply({name: frame})
+        return self.model_.apply({name: self._named(frame)})
 
     def _of_rows(self, model: Model, tables: Tables, frame: Source) -> Numbers:
         """Return the degree of the target in each row, shape (row,)."""
@@ -377,9 +400,43 @@ def _entities(
 # --- settings ---------------------------------------------------------------------------------
 
 
-def _settings() -> Collection[str]:
+def _settings() -> list[str]:
     """Return the names of all settings."""
-    return [name for name in inspect.signature(Classifier.__init__).parameters if name != "self"]
+    parameters = inspect.signature(Classifier.__init__).parameters
+    return [*(n for n in parameters if n not in ("self", "settings")), *FitSettings.__annotations__]
+
+
+def _check_setting(name: str) -> None:
+    """Raise an error unless a setting exists."""
+    if name in _settings():
+        return
+    hint = name_hint(name, _settings())
+    if name in ("class_weight", "sample_weight"):
+        hint = (
+            "probabilities are those of the facts as they are; to find more of a rare class, lower "
+            'threshold=; objective={"fact_weights": …} weighs all facts of a predicate'
+        )
+    raise DataError(f"a classifier has no setting '{name}'; {hint}")
+
+
+def _cells(column: Numbers) -> list[Any]:
+    """Return the cells of a column of an array; whole numbers as such, empty ones as None."""
+    cells = [None if cell is None or cell != cell else cell for cell in column.tolist()]
+    floats = [cell for cell in cells if isinstance(cell, float)]
+    if floats and all(cell.is_integer() and abs(cell) < 2**53 for cell in floats):
+        return [int(cell) if isinstance(cell, float) else cell for cell in cells]
+    return cells
+
+
+def _not_fitted(text: str) -> DataError:
+    """Return the error of a classifier that is not fitted: also scikit-learn's, if it is there."""
+    try:
+        from sklearn.exceptions import NotFittedError  # type: ignore[import-untyped]
+    except ImportError:
+        return DataError(text)
+    kind = type("NotFittedError", (DataError, NotFittedError), {"__module__": __name__})
+    error: DataError = kind(text)
+    return error
 
 
 def _inner(path: str, value: Any) -> dict[str, Any]:

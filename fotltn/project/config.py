@@ -13,7 +13,7 @@ from fotltn.errors import DataError, Diagnostic, SourceText, did_you_mean, listi
 from fotltn.files import ROOT, inside
 from fotltn.learn.identity import leaves
 from fotltn.learn.objective import Objective, Rate, Rates
-from fotltn.learn.optimisers import OPTIMISERS
+from fotltn.learn.optimisers import OPTIMISERS, check_options
 from fotltn.learn.schedule import Schedule
 from fotltn.learn.store import MANIFEST
 from fotltn.learn.task import Training
@@ -322,7 +322,7 @@ def config_of(root: Settings, folder: Path, *, usual: str = DEFAULT) -> Config:
         semantics=theory.value("semantics", str, "stable-product", SEMANTICS),
         p=theory.value("p", float | None, None, Range(1, infinite=True)),
         end=theory.value("end", End, "undecided"),
-        data=read_data(root.table("data")),
+        data=read_data(root.table("data"), before=usual == BEFORE),
         inputs=root.by_name("inputs", _input),
         predicates=root.by_name("predicates", _predicate),
         groups=tuple(map(_group, root.tables("exclusive"))),
@@ -488,9 +488,16 @@ def _training(table: Settings, preset: Preset) -> Training:
     if optimiser.lower() not in OPTIMISERS:
         hint = did_you_mean(optimiser, OPTIMISERS) or f"there are {listing(OPTIMISERS, 20)}"
         raise table.error("optimiser", f"unknown optimiser '{optimiser}'", hint)
-    return table.record(
+    training = table.record(
         Training, preset.training, epochs=Range(1), validation=Range(0, 1), batches=_batches
     )
+    if training.options:
+        try:
+            check_options(training.optimiser, training.rate, training.options)
+        except DataError as error:
+            first = error.diagnostics[0]
+            raise table.error("options", first.message, first.hint) from None
+    return training
 
 
 def _batches(training: Settings, key: str) -> Batches:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import get_args
@@ -63,6 +63,11 @@ class WideConfig:
     missing: Mapping[str, Missing] = field(default_factory=dict)
     presence: tuple[str, ...] = ()
     measures: Mapping[str, MeasureConfig] = field(default_factory=dict)
+
+
+def own_traces(wide: Iterable[WideConfig]) -> tuple[str, ...]:
+    """Return the sorts whose entities each have a trace of their own: one column names both."""
+    return tuple(dict.fromkeys(w.sort for w in wide if w.trace == w.entity))
 
 
 def described(wide: Wide, name: str) -> WideConfig:
@@ -192,8 +197,8 @@ def argument(text: str) -> str | Entity:
 # --- reading ----------------------------------------------------------------------------------
 
 
-def read_data(table: Settings) -> DataConfig:
-    """Read the settings of `[data]`."""
+def read_data(table: Settings, *, before: bool = False) -> DataConfig:
+    """Read the settings of `[data]`; `before` keeps the meaning of files of version 0.2.0."""
     share = Range(0, 1)
     data = table.record(
         DataConfig,
@@ -205,6 +210,8 @@ def read_data(table: Settings) -> DataConfig:
         step=_as_text,
         origin=_as_text,
     )
+    if not before and not table.has("local"):
+        data = replace(data, local=own_traces(data.wide))
     if data.test and data.train != 1.0:
         raise table.error(
             "train", "train cannot be set with test: facts for testing have their own files"

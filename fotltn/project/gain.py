@@ -18,8 +18,8 @@ from fotltn.learn.fit import fit
 from fotltn.learn.store import resolved
 from fotltn.project.build import Built, assembled, build, less_axioms, placed_networks
 from fotltn.project.config import Config
+from fotltn.project.method import without_axioms
 from fotltn.project.model import model_of
-from fotltn.project.train import without_axioms
 from fotltn.project.world import World, in_precision
 
 _SHARE = 0.8  # the share of the labels to learn from

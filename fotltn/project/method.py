@@ -91,6 +91,12 @@ def _obstacles(config: Config, world: World) -> Iterator[str]:
             yield f"the network of '{name}' sees no features of '{blank[0]}'"
 
 
+def without_axioms(config: Config) -> Config:
+    """Return the project without axioms, to learn from facts alone."""
+    objective = replace(config.objective, axioms="none", trust=None)
+    return replace(config, objective=objective)
+
+
 def with_sensors(config: Config, world: World) -> Config:
     """Give predicates of open kind networks over features, if the method is a posterior.
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import math
+import logging
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
-
-import torch
 
 from fotltn.errors import (
     DataError,
@@ -23,7 +21,6 @@ from fotltn.learn.fit import fit
 from fotltn.learn.ranks import ALONE, Ranks, joined_ranks
 from fotltn.learn.store import check_replaceable, resolved
 from fotltn.memory import keep_freed_memory
-from fotltn.networks.parts import DataPart, parts
 from fotltn.posterior.plan import plan_of
 from fotltn.posterior.run import sampler_of
 from fotltn.project.apply import own_data_only
@@ -35,8 +32,11 @@ from fotltn.project.presets import BEFORE, DEFAULT
 from fotltn.project.problem import problem_of
 from fotltn.project.sampled import sample_project
 from fotltn.project.stored import versions
+from fotltn.project.unmoved import unmoved
 from fotltn.project.world import NOTHING, InMemory, in_precision
 from fotltn.stop import interrupts
+
+_LOG = logging.getLogger("fotltn.project")
 
 #: What is said of a file that version 0.2.0 would have read otherwise.
 UNNAMED = warning(
@@ -74,6 +74,9 @@ def train(
     """
     with telling(callbacks) as told:
         told.model = _trained(config, more, checkpoints, told, stop, finish)
+    _LOG.info("%s", told.model.reason)
+    for text in told.model.warnings:
+        _LOG.warning("%s", text)
     return told.model
 
 
@@ -92,10 +95,13 @@ def _trained(
             built = _feasible(build(config, more), config, more)
         if config.unnamed:
             built = _warned(built, UNNAMED)
+        _LOG.info("method %s, %d labels", built.config.method, built.world.labels.total)
         told.start(model_of(built))
         with in_precision(config):
             if built.config.method == "posterior":
-                return _sampled(built, checkpoints, told, stop, finish)
+                model = _sampled(built, checkpoints, told, stop, finish)
+                model.warnings += unmoved(model, more, stop)
+                return model
             outcome = fit(
                 built.task, checkpoints=checkpoints, on_epoch=told.epoch, on_resume=told.resume,
                 stop=stop, finish=finish,
@@ -116,8 +122,7 @@ def _trained(
     _set_thresholds(model, built)
     if reason := own_data_only(built.config, built.world):
         model.warnings += (reason,)
-    if built.config.objective.axioms != "none":
-        model.warnings += _without_influence(model)
+    model.warnings += unmoved(model, more, stop)
     return model
 
 
@@ -146,51 +151,6 @@ def _feasible(built: Built, config: Config, more: InMemory) -> Built:
         return built
     other = build(replace(config, method="gradient"), more)
     return replace(other, chosen=f"because sampling worlds {why}")
-
-
-def _without_influence(model: Model) -> tuple[str, ...]:
-    """Warn about axioms with little or no influence on learned predicates, once per reason.
-
-    If training was on parts, guards are tried on the first part, and there is a warning only about
-    axioms that are weak in all parts. There are no warnings if parts are entities drawn at random,
-    or the data are on disk.
-    """
-    from fotltn.analysis.influence import Weakness, weaknesses
-
-    tables, signature, batches = model.truth, model.theory.signature, model.config.training.batches
-    reasons: dict[str, Weakness] | None = None
-    order = list(Weakness)  # if parts differ, the first set of warnings holds for all of them
-    drawn = batches is not None and batches.by == "entities"
-    some = drawn or model.config.data.prepared is not None
-    ready: dict[int, DataPart] = {}
-    last = {n: when.at(math.inf) for n, when in model.config.objective.axiom_weights.items()}
-    axioms = (
-        a if a.hard else replace(a, weight=last.get(a.name, a.weight)) for a in model.theory.axioms
-    )
-    theory = replace(model.theory, axioms=tuple(axioms))
-    try:
-        for part in parts(batches, tables, signature, ready, torch.Generator().manual_seed(0)):
-            view = model.view(tables if part is None else part.fixed)
-            weak = weaknesses(replace(view, theory=theory))
-            if reasons is None:
-                reasons = weak
-            else:
-                reasons = {
-                    name: min(why, weak.get(name, why), key=order.index)
-                    for name, why in reasons.items()
-                    if why is Weakness.GUARD or name in weak
-                }
-            ready.clear()  # one part in memory at a time
-            if some:
-                reasons = {n: why for n, why in reasons.items() if why is Weakness.GUARD}
-            if set(reasons.values()) <= {Weakness.GUARD}:
-                break
-    except LimitError:  # a guard makes no axiom larger, but training may have used less data
-        return ()
-    groups: dict[Weakness, list[str]] = {}
-    for name, why in (reasons or {}).items():
-        groups.setdefault(why, []).append(name)
-    return tuple(f"{', '.join(names)}: {why.meaning}" for why, names in groups.items())
 
 
 def _sampled(
@@ -293,9 +253,3 @@ def check_target(target: Path) -> None:
         raise DataError(f"cannot write {target}: {error.strerror}") from None
     if not os.access(target.parent, os.W_OK | os.X_OK):
         raise DataError(f"cannot write {target}: the folder around it cannot be written to")
-
-
-def without_axioms(config: Config) -> Config:
-    """Return the project without axioms, to learn from facts alone."""
-    objective = replace(config.objective, axioms="none", trust=None)
-    return replace(config, objective=objective)

@@ -131,6 +131,7 @@ def test_a_formula_without_a_rule_has_no_guard():
     assert guarded(theory("axiom A: G(exists x. Rare(x))").axioms[0].formula, {"Rare"}) is None
 
 
+@pytest.mark.filterwarnings("ignore::fotltn.errors.DataWarning")
 @pytest.mark.parametrize("batches", [None, {"by": "traces", "size": 1}])
 def test_training_warns_once_of_all_that_move_nothing(batches):
     rare = [("Rare", f"t{n}", f"x{k}", 2) for n in range(2) for k in range(100) if k == 3]
@@ -255,6 +256,7 @@ def test_what_a_model_satisfies_is_not_weak():
     assert weaknesses(View(full, PLAIN, theory=checked, learned=["Learned"])) == {}
 
 
+@pytest.mark.filterwarnings("ignore::fotltn.errors.DataWarning")
 @pytest.mark.parametrize(
     "batches", [None, {"by": "traces", "size": 1}, {"by": "entities", "size": 2, "sort": "s"}]
 )
@@ -283,6 +285,7 @@ def test_training_names_axioms_without_influence(batches):
     assert warnings == ([] if some else wanted)
 
 
+@pytest.mark.filterwarnings("ignore::fotltn.errors.DataWarning")
 @pytest.mark.parametrize(("weight", "weak"), [(1.0, True), (1000.0, False)])
 def test_training_counts_the_weights_of_the_project(weight, weak):
     rows = [("Rare", "x1", 3), *(("Learned", f"x{k}", 399) for k in range(3))]

@@ -29,6 +29,8 @@ axiom A4: forall x. G(Waits(x) -> Stop(x))
 """
 
 TOML = """\
+preset = "paper"
+
 [theory]
 file = "theory.fot"
 semantics = "stable-product"

@@ -7,7 +7,7 @@ import pickle
 import subprocess
 import sys
 from dataclasses import fields
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +15,7 @@ import pytest
 
 import fotltn
 from fotltn import Classifier, DataError, Entity, Wide
+from fotltn.project.api import FitSettings, TrainSettings
 
 THEORY = """\
 sort pump
@@ -343,7 +344,7 @@ def test_unknown_settings():
     with pytest.raises(DataError, match="no setting 'trainig'; did you mean 'training'"):
         make().set_params(trainig={})
     with pytest.raises(DataError, match="'seed' is 0, which has no 'a'"):
-        make().set_params(seed__a=1)
+        make(seed=0).set_params(seed__a=1)
 
 
 def test_all_that_a_wide_table_may_say_is_a_setting():
@@ -383,3 +384,81 @@ def test_times_may_be_time_stamps(typed):
     assert classifier.score(stamped(new)) == make().fit(numbered).score(new)
     with pytest.raises(DataError, match="set the length of a step"):
         make().fit(stamped(numbered))
+
+
+# --- what it shares with train ------------------------------------------------------------------
+
+
+def test_it_takes_every_setting_of_train():
+    hard = THEORY.replace("axiom Cause", "hard axiom Cause")
+    seen: list[Any] = []
+
+    class Sweeps(fotltn.Callback):
+        def sweep(self, progress):
+            seen.append(progress.sweep)
+
+    classifier = Classifier(
+        hard, "Failed", learn=["Worn"], method="posterior", seed=3, train=0.9, callbacks=[Sweeps()],
+        posterior={"worlds": 4, "burn_in": 2, "sweeps": 2, "stored": 1}, **COLUMNS,
+    ).fit(frame())  # fmt: skip
+    assert classifier.model_.posterior is not None
+    assert seen == [1, 2, 3, 4]
+    assert classifier.model_.config.training.seed == 3
+    assert make(preset="paper", training={"epochs": 1}).fit(frame()).model_.config.method == (
+        "gradient"
+    )
+    assert {*get_type_hints(FitSettings)} < {*get_type_hints(TrainSettings)}
+    assert {*get_type_hints(FitSettings)} < {*make().get_params(deep=False)}
+
+
+def test_it_says_what_to_use_instead_of_weights_of_classes():
+    with pytest.raises(DataError, match="lower threshold="):
+        make(class_weight="balanced")
+
+
+def test_before_fit_the_error_is_also_that_of_scikit_learn():
+    from sklearn.exceptions import NotFittedError  # type: ignore[import-untyped]
+
+    with pytest.raises(NotFittedError) as raised:
+        make().predict(frame())
+    assert isinstance(raised.value, DataError)
+    code = (
+        "import sys; sys.modules['sklearn.exceptions'] = None; import fotltn\n"
+        "c = fotltn.Classifier('sort s', 'P', sort='s', entity='e')\n"
+        "try: c.predict({})\nexcept fotltn.DataError as error: print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "has not been trained" in done.stdout
+
+
+def test_arrays_are_frames_whose_columns_have_numbers_or_names():
+    rows, new = frame(), frame(first=10)
+    short = {"epochs": 2}
+    names = ["day", "pump", "hour", "bar", "worn", "repair"]
+    labels = rows["failed"]
+
+    def array(columns: dict[str, list[Any]]) -> Any:
+        return np.array([columns[name] for name in names], dtype=object).T
+
+    by_frame = make(training=short).fit(without(rows, "failed"), labels)
+    named = make(training=short, columns=names).fit(array(rows), labels)
+    assert np.array_equal(named.predict_proba(array(new)), by_frame.predict_proba(new))
+    assert np.array_equal(by_frame.predict_proba(array(new)), by_frame.predict_proba(new))
+    for classifier in (by_frame, named):
+        assert classifier.n_features_in_ == 6
+        assert sorted(classifier.feature_names_in_) == sorted(names)
+    numbered = Classifier(
+        THEORY, "Failed", sort="pump", entity="x1", time="x2", trace="x0", features=["x3"],
+        predicates={"x4": "Worn", "x5": "Repair"}, learn=["Worn"], training=short,
+    ).fit(array(rows), labels)  # fmt: skip
+    assert np.array_equal(numbered.predict_proba(array(new)), by_frame.predict_proba(new))
+    assert numbered.n_features_in_ == 6
+    assert not hasattr(numbered, "feature_names_in_")
+    plain = np.array([[0.0, 1.0, np.nan], [1.0, 2.0, 3.0]])
+    two = Classifier(THEORY, "Old", sort="pump", entity="x0", features=["x1"], training=short)
+    two.fit(plain[:, :2], [0, 1])
+    assert two.model_.facts.names.entities["pump"] == ("0", "1")
+    with pytest.raises(DataError, match="the array has 2 columns, but there are 6 names"):
+        named.predict(plain[:, :2])
+    with pytest.raises(DataError, match=r"needs the axes \(row, column\), not shape \(3,\)"):
+        named.predict(plain[0])

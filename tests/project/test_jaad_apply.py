@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 import fotltn
 from fotltn.project.config import read_config
-from fotltn.project.train import without_axioms
+from fotltn.project.method import without_axioms
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = ROOT / "examples" / "jaad"

@@ -92,6 +92,7 @@ def test_rates_that_are_learned_need_worlds():
     )  # fmt: skip
 
 
+@pytest.mark.filterwarnings("ignore::fotltn.errors.DataWarning")
 def test_what_would_take_too_long_or_too_much_is_learned_by_gradients(monkeypatch):
     monkeypatch.setattr(training, "_STEPS", 10)
     model = trained()

@@ -12,8 +12,9 @@ from fotltn.errors import DataError, FotError
 from fotltn.learn.store import read_folder, write_folder
 from fotltn.project.build import build
 from fotltn.project.config import read_config
+from fotltn.project.method import without_axioms
 from fotltn.project.model import Model, load_model, model_of
-from fotltn.project.train import check_target, train_and_save, without_axioms
+from fotltn.project.train import check_target, train_and_save
 from fotltn.semantics.sparse import SparseTable
 from tests.project.common import TOML, changed, project, same, trained
 

@@ -21,10 +21,11 @@ from fotltn.project import sampled
 from fotltn.project.build import build
 from fotltn.project.callbacks import Callback
 from fotltn.project.config import Config, read_config
+from fotltn.project.method import without_axioms
 from fotltn.project.model import Model, load_model
 from fotltn.project.problem import problem_of
 from fotltn.project.sampled import pack_posterior, sample_project, unpack_posterior
-from fotltn.project.train import train, train_and_save, without_axioms
+from fotltn.project.train import train, train_and_save
 from fotltn.reporting.model_report import model_content, model_page
 from fotltn.web.sides import side_of
 from tests.project.robots import TOML, facts, other, project
