@@ -75,7 +75,7 @@ def test_training_for_machines(call, tmp_path):
 
 
 def test_the_method_can_be_another_than_the_projects(call, tmp_path):
-    gradient = TOML.replace('method = "posterior"\n', "")
+    gradient = TOML.replace('"posterior"', '"gradient"')
     folder = project(tmp_path / "p", gradient)
     assert call("train", folder, "--method", "posterior").status == 0
     assert load_model(folder / "model").config.method == "posterior"
@@ -224,7 +224,7 @@ def test_what_cannot_be_written_is_refused(call, tmp_path):
     refused = call("worlds", "robots", "--out", tmp_path / "file")
     assert refused.status == 1
     assert "Traceback" not in refused.err
-    gradient = project(tmp_path / "g", TOML.replace('method = "posterior"\n', ""))
+    gradient = project(tmp_path / "g", TOML.replace('"posterior"', '"gradient"'))
     call("train", gradient, "--epochs", "1")
     refused = call("worlds", gradient, "--out", tmp_path / "w")
     assert refused.err == (
@@ -299,7 +299,7 @@ def test_the_plan_of_a_project(call):
 
 
 def test_the_plan_as_if_the_method_was_another(call, tmp_path):
-    folder = project(tmp_path / "p", TOML.replace('method = "posterior"\n', ""))
+    folder = project(tmp_path / "p", TOML.replace('"posterior"', '"gradient"'))
     told = call("plan", folder)
     assert told.status == 0
     assert told.out.startswith("learns by gradients")
@@ -360,7 +360,7 @@ def test_doubts_that_cannot_be(call, tmp_path):
     assert call("doubt", "robots", "--predicate", "Near").err.startswith(
         "error: 'Near' has no labels; "
     )
-    gradient = project(tmp_path / "g", TOML.replace('method = "posterior"\n', ""))
+    gradient = project(tmp_path / "g", TOML.replace('"posterior"', '"gradient"'))
     call("train", gradient, "--epochs", "1")
     assert call("doubt", gradient).err == (
         "error: doubts about labels come from sampled worlds, and this model has none\n"

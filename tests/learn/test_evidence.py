@@ -9,7 +9,7 @@ import torch
 
 import fotltn
 from fotltn.analysis.metrics import best_threshold
-from fotltn.errors import FotError
+from fotltn.errors import DataWarning, FotError
 from fotltn.grounding.labels import Labels
 from fotltn.learn.objective import Objective, fact_loss
 from fotltn.semantics.tables import Tables
@@ -139,6 +139,7 @@ def test_thresholds_are_chosen_on_watched_facts_and_stay_with_the_model(tmp_path
 
 
 def test_without_watched_facts_thresholds_stay_and_a_warning_says_so():
-    model = train(training={"thresholds": "f1", "epochs": 2})
+    with pytest.warns(DataWarning, match="there are no facts to choose thresholds on"):
+        model = train(training={"thresholds": "f1", "epochs": 2, "validation": 0})
     assert model.thresholds == {}
     assert any("there are no facts to choose thresholds on" in w for w in model.warnings)
