@@ -89,10 +89,9 @@ class Classifier:
 
     _estimator_type = "classifier"  # for scikit-learn before 1.6
 
-    # Those of `FitSettings` that this module reads.
-    callbacks: Any
-    exclusive: Any
-    training: Any
+    if TYPE_CHECKING:  # the attributes of `FitSettings`
+
+        def __getattr__(self, name: str) -> Any: ...
 
     def __init__(
         self,
