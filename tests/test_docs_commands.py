@@ -49,7 +49,9 @@ def assert_about(printed: str, shown: str, place: str) -> None:
     """
 
     def parts(text: str) -> tuple[str, list[float]]:
-        passing = r"^epoch \d+: .*$|^sweep \d+ of .*$|─+|R-hat [\d.]+, at least [\d,]+ effective"
+        passing = (
+            r"^(?:epoch \d+:|sweep \d+ of|drawing:) .*$|─+|R-hat [\d.]+, at least [\d,]+ effective"
+        )
         text = re.sub(passing, "", text, flags=re.MULTILINE)
         words = " ".join(text.split())
         return NUMBER.sub("#", words), [
