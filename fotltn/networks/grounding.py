@@ -204,15 +204,21 @@ class Grounding(nn.Module):
         return max(sizes)
 
     def placeholders(self, part: DataPart | None = None) -> Tables:
-        """Return tables of the right shapes, without the degrees that networks compute."""
+        """Return tables of the right shapes, without what networks compute."""
         fixed = self.fixed if part is None else part.fixed
         nothing = torch.zeros((), device=fixed.lengths.device)
-        tables = {}
-        for name, decl in self.signature.predicates.items():
+
+        def blank(decl: PredicateDecl | FunctionDecl) -> Tensor:
             sizes = (fixed.sizes[sort] for sort in decl.sorts)
-            shape = (fixed.batch, *sizes, 1 if decl.static else fixed.horizon)
-            tables[name] = nothing.expand(shape)
-        return replace(fixed, predicates={**tables, **fixed.predicates})
+            return nothing.expand((fixed.batch, *sizes, 1 if decl.static else fixed.horizon))
+
+        tables = {name: blank(decl) for name, decl in self.signature.predicates.items()}
+        numbers = {call.names[0]: blank(call.decl) for call in self.calls if call.function}
+        return replace(
+            fixed,
+            predicates={**tables, **fixed.predicates},
+            functions={**numbers, **fixed.functions},
+        )
 
     def _tables(self, part: DataPart | None) -> Tables:
         fixed = self.fixed if part is None else part.fixed

@@ -100,7 +100,7 @@ def test_the_theory_of_a_project_is_in_its_folder(tmp_path):
     folder = project(tmp_path / "p", changed(('"theory.fot"', '"../secret"')))
     with pytest.raises(DataError, match="the theory is outside the project") as caught:
         read_world(read_config(folder))
-    assert "project.toml:2:1" in str(caught.value)
+    assert "project.toml:4:1" in str(caught.value)
     assert "root:x" not in str(caught.value)
 
 
@@ -138,7 +138,7 @@ def test_tables_outside_a_project_are_read_with_a_warning(tmp_path, monkeypatch)
     assert [w.message.rpartition("/")[2] for w in warnings] == [
         "facts.csv", "agents.csv", "places.csv"
     ]  # fmt: skip
-    assert all(w.span is not None and w.span.line == 7 for w in warnings)
+    assert all(w.span is not None and w.span.line == 9 for w in warnings)
     assert any("outside its folder" in w.message for w in load_project(folder).warnings)
     assert told(read_config(folder, data=tmp_path / "tables")) == [], "the user says where"
     monkeypatch.setenv(ROOT, str(tmp_path))

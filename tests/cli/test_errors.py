@@ -34,7 +34,7 @@ BAD_CALLS = {  # what follows the command, and the whole message
     "--p 0.5": f"{P} 0.5",
     "--p 0": f"{P} 0.0",
     "--p -2": f"{P} -2.0",
-    "--p nan": f"{P} nan",
+    "--p nan": "p: expected a number, not nan",
     "--threshold 0.5": "a threshold needs the semantics 'crisp', not 'stable-product'",
     "--semantics godel --threshold 1": "a threshold needs the semantics 'crisp', not 'godel'",
     "--semantics crisp": "'Stop' has the degree 0.5; a guard, or the crisp semantics "

@@ -289,6 +289,7 @@ def test_columns_that_say_nothing_and_cells_that_are_empty(tmp_path):
     assert 'missing = { "size" = "mean" }' in text
 
 
+@pytest.mark.filterwarnings("ignore:.* repeated:fotltn.errors.DataWarning")
 def test_rows_that_are_repeated(tmp_path):
     table = rooms(TIMES["utc"][0])
     twice = pa.concat_tables([table, table.slice(40, 9)])

@@ -14,6 +14,8 @@ from fotltn.project.stored import pack_world, unpack_world
 from fotltn.project.toml import parse_toml
 from fotltn.project.written import show_config
 
+pytestmark = pytest.mark.filterwarnings("ignore::fotltn.errors.DataWarning")  # not about these
+
 THEORY = """
 sort sensor
 predicate Alarm(sensor), Here(sensor)
