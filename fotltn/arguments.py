@@ -267,7 +267,8 @@ def _of_list(kind: Any, inner: tuple[Any, ...], value: object) -> Mismatch | Non
     """Look at a list, but at no item of an iterator, which could be read only once."""
     ordered = issubclass(get_origin(kind), Sequence) and not _has_places(value)
     if isinstance(value, str | bytes | Mapping) or ordered:
-        hint = f"for one name, write [{value!r}]" if isinstance(value, str) and value else None
+        named = isinstance(value, str) and value and inner and mismatch(inner[0], value) is None
+        hint = f"for one name, write [{value!r}]" if named else None
         return Mismatch("", described(kind), value, hint)
     if (items := items_of(value)) is None:
         return Mismatch("", described(kind), value)

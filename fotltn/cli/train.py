@@ -123,7 +123,7 @@ def say_next(project: Path, trained: Model) -> None:
         return
     steps = ["violations", "report", "inspect"]
     steps = [*steps, "doubt"] if trained.posterior is not None else steps
-    console.print("Next: " + ", ".join(f"fotltn {step} {project}" for step in steps))
+    console.print("Next:", *(f"fotltn {step} {project}" for step in steps), sep="\n  ")
 
 
 def _tell(trained: Model, path: Path, *, as_json: bool) -> None:

@@ -101,8 +101,7 @@ def violations(
         rows = [(r.axiom, r.share, r.cell) for r in ranked]
         dicts = [r.as_dict() for r in ranked]
         content: dict[str, object] = {"ranking": RANKING}
-        none = "All axioms are fully true." if asked.theory.axioms else "There are no axioms."
-        sentences, legend = [none][: not ranked], [RANKING]
+        sentences, legend = _heading(asked.theory.axioms, rows), [RANKING]
     else:
         with following("violations", quiet=as_json):
             cells = view.cells(axiom)
@@ -131,6 +130,17 @@ def violations(
         print()
         say(*legend)
         _show_explanations(reasons, several=view.tables.batch > 1)
+
+
+def _heading(axioms: Sequence[object], rows: Sequence[tuple[str, object, WorstCell]]) -> list[str]:
+    """Say so if no axiom is violated; violations would be the first rows."""
+    if not axioms:
+        return ["There are no axioms."]
+    if not rows:
+        return ["All axioms are fully true."]
+    if rows[0][2].violated:
+        return []
+    return ["No axiom is violated. The weakest cells:"]
 
 
 class _ViolationRates(NamedTuple):

@@ -52,7 +52,8 @@ A_STAMP = "a time stamp or date such as 2013-01-31T17:05 or 2013-01-31"
 
 #: The hint for a time stamp where a number is expected.
 SAY_STEP = (
-    'set the length of a step: step = "1h" in [data], --step 1h, or fotltn.read(…, step="1h")'
+    'set the length of a step: step = "1h" in [data], --step 1h, fotltn.read(…, step="1h"), or '
+    'data={"step": "1h"} for train and Classifier'
 )
 
 

@@ -383,7 +383,9 @@ class _Fit:
         if self.best:
             self.modules.load_state_dict(self.best)
         self.modules.eval()
-        if not self.watches and (self.task.training.validation or self.task.watched is not None):
+        if not self.task.labels.total:
+            warnings += ("no fact of what is learned has a label, so axioms alone decide",)
+        elif not self.watches and (self.task.training.validation or self.task.watched is not None):
             few = "too few labelled facts to watch some; the training loss decides when to stop"
             warnings += (few,)
         return FitResult(

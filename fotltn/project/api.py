@@ -47,7 +47,7 @@ from fotltn.threads import entry
 _HEAD = re.compile(r"\s*(?P<name>\w+)\s*(?:\((?P<variables>[^()]*)\))?\s*")
 
 
-def _belongs(name: str, value: object) -> str | None:
+def belongs(name: str, value: object) -> str | None:
     """Say where a setting belongs that is not an argument of `train`."""
     for table, kind in _TABLES.items():
         known = [field.name for field in fields(kind)]
@@ -145,7 +145,7 @@ class TrainSettings(FitSettings, total=False):
 
 
 @entry
-@with_hints(_belongs)
+@with_hints(belongs)
 def train(
     theory: AnyTheory,
     facts: AnyFacts = (),

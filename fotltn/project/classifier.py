@@ -22,7 +22,7 @@ from fotltn.grounding.measures import Entity, Measure
 from fotltn.grounding.read import TablePlace, as_text
 from fotltn.grounding.wide import Wide
 from fotltn.learn.objective import predicted
-from fotltn.project.api import FitSettings, train
+from fotltn.project.api import FitSettings, belongs, train
 from fotltn.project.callbacks import Callback
 from fotltn.project.loggers import as_callbacks
 from fotltn.project.method import obstacles
@@ -410,6 +410,8 @@ def _check_setting(name: str) -> None:
     if name in _settings():
         return
     hint = name_hint(name, _settings())
+    if (place := belongs(name, "…")) is not None:
+        hint = place.replace("'…'", "…")
     if name in ("class_weight", "sample_weight"):
         hint = (
             "probabilities are those of the facts as they are; to find more of a rare class, lower "

@@ -256,6 +256,16 @@ def lasting(config: Config) -> dict[str, Any]:
 _TABLES = (".csv", ".tsv", ".gz", ".parquet", ".pq")
 
 
+def refuse_table(path: Path) -> None:
+    """Raise an error for a table where a project or a model is expected."""
+    if path.suffix.lower() in _TABLES and path.is_file():
+        raise DataError(
+            f"'{path}' is a table, not a project; a project is a folder with a '{FILE}', or that "
+            "file",
+            hint=f"fotltn new FOLDER --from {path} makes a project of it",
+        )
+
+
 def read_config(project: Path, *, data: Path | None = None) -> Config:
     """Read a project from its folder or its TOML file.
 
@@ -276,12 +286,8 @@ def read_config(project: Path, *, data: Path | None = None) -> Config:
         missing = not file.exists()
     except OSError as error:
         raise DataError(f"cannot read '{project}': {error.strerror}") from None
-    if not missing and file.suffix.lower() in _TABLES:
-        raise DataError(
-            f"'{project}' is a table, not a project; a project is a folder with a '{FILE}', "
-            "or that file",
-            hint=f"fotltn new FOLDER --from {project} makes a project of it",
-        )
+    if not missing:
+        refuse_table(file)
     if missing:
         raise DataError(
             f"there is no project at '{project}': no file '{FILE}'; `fotltn new FOLDER` creates one"

@@ -15,7 +15,7 @@ from fotltn.errors import DataError, listing, shown
 from fotltn.learn.store import MANIFEST, MissingFolderError
 from fotltn.posterior.run import SamplingProgress
 from fotltn.project.build import build
-from fotltn.project.config import read_config
+from fotltn.project.config import read_config, refuse_table
 from fotltn.project.model import Model, load_model, model_of
 from fotltn.project.toml import FILE
 from fotltn.threads import entry
@@ -97,6 +97,7 @@ def find_model(
     if horizon is not None:
         raise DataError("--horizon needs --data: the lengths of a model's own traces are fixed")
     if not is_project(path):
+        refuse_table(path)
         return load_model(path)
     config = read_config(path)
     folder = config.model_path()

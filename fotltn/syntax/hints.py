@@ -86,6 +86,8 @@ _MEANT = [
         'setting of the data, such as step = "1d"',
     ),
     (r"\[\s*\d+\s*$", r"\.|:|-|;", "a range has a comma: F[0,3]"),
+    (r"\b(wx|Wx|wX)\s+$", r"\w|\(", "weak next is written in capital letters: WX"),
+    (r"^\s*$|\n\s*$", r"[^\W\d]\w*\s*:", "an axiom begins with its word: axiom Stays: …"),
     (
         r"[\w)]\s*$", r"[-+*/]",
         "formulas have no arithmetic: give the result as a function of its own, or compare a "
