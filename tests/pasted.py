@@ -27,7 +27,7 @@ SHELL = re.compile(r"[|&;<>$]|^\w+=")
 ASSIGNMENT = re.compile(r"[A-Z_]+=")
 
 
-class ParsedError(Exception):
+class ParsedError(BaseException):
     """The program has read its arguments, and would begin."""
 
 
@@ -150,12 +150,17 @@ def _parsed(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
         assert not unknown, f"{words[0]} does not know {' '.join(unknown)}"
         raise ParsedError
 
+    def intermixed(self: argparse.ArgumentParser, words: list[str]) -> None:
+        self.parse_known_args(words)  # what is unknown here belongs to another program
+        raise ParsedError
+
     def invoke(*_: object) -> None:
         raise ParsedError
 
     with monkeypatch.context() as patch:
         patch.setattr(sys, "argv", list(words))
         patch.setattr(argparse.ArgumentParser, "parse_args", parse)
+        patch.setattr(argparse.ArgumentParser, "parse_known_intermixed_args", intermixed)
         patch.setattr(typer.core.TyperCommand, "invoke", invoke)
         is_file = words[0].endswith(".py")
         patch.syspath_prepend(str(Path(words[0]).parent if is_file else ROOT))

@@ -325,8 +325,8 @@ def test_files_are_short():
     lengths = {str(f.relative_to(ROOT)): len(f.read_text("utf-8").splitlines()) for f in files}
     assert "README.md" in lengths
     del lengths["docs/cli.md"]  # generated
-    assert not {name: n for name, n in lengths.items() if n > 500}
-    assert len((ROOT / "CONTRIBUTING.md").read_text("utf-8").splitlines()) <= 60
+    assert not {name: n for name, n in lengths.items() if n > 800}
+    assert len((ROOT / "CONTRIBUTING.md").read_text("utf-8").splitlines()) <= 70
 
 
 @pytest.mark.reliability

@@ -63,6 +63,7 @@ def assert_about(printed: str, shown: str, place: str) -> None:
     assert numbers == pytest.approx(expected, rel=0.05, abs=0.02), place
 
 
+@pytest.mark.reliability
 @by_page
 def test_commands_print_what_is_shown(page, tmp_path, monkeypatch, owned):
     run_commands(page, tmp_path, monkeypatch, owned)

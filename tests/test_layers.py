@@ -49,7 +49,7 @@ LAZY = {
 WITHOUT_TORCH = ("fotltn", "fotltn.dsl", "fotltn.semantics.config")
 PACKAGES_WITHOUT_TORCH = ("fotltn.syntax", "fotltn.logic")
 
-MAX_LINES = 500
+MAX_LINES = 800
 
 
 def name_of(file: Path) -> str:

@@ -86,7 +86,7 @@ def peak_bytes(formula: c.Formula, sizes: Sizes, *, gradients: bool = False) -> 
 
 def _kept_bytes(formula: c.Formula, sizes: Sizes) -> int:
     """Return what evaluation by the equations keeps for gradients, in bytes."""
-    kept = 0
+    values = 0
     for node, axes in free_axes_of_all(formula).items():
         if isinstance(node, c.Formula):
             bound = set(node.axes) if isinstance(node, c.Quantifier) else set()
@@ -94,8 +94,8 @@ def _kept_bytes(formula: c.Formula, sizes: Sizes) -> int:
             if isinstance(node, c.Aggregate | c.Until):
                 high = sizes.horizon if node.window.high is None else node.window.high + 1
                 windows = min(high, sizes.horizon) ** (1 + isinstance(node, c.Until))
-            kept += _KEPT.get(type(node), 2) * cells * windows
-    return kept * sizes.width
+            values += _KEPT.get(type(node), 2) * cells * windows
+    return values * sizes.width
 
 
 def check_peak(

@@ -279,7 +279,7 @@ def train(
 def _depth() -> int:
     """Return how far away the caller of the package is, for warnings to point at."""
     depth, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals["__name__"].startswith("fotltn."):
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("fotltn."):
         depth, frame = depth + 1, frame.f_back
     return depth
 

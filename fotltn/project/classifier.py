@@ -11,7 +11,7 @@ import pyarrow as pa
 import torch
 
 from fotltn.arguments import right_types
-from fotltn.errors import DataError, listing, name_hint, shown
+from fotltn.errors import DataError, did_you_mean, listing, name_hint, shown
 from fotltn.grounding.cells import times
 from fotltn.grounding.clock import Clock
 from fotltn.grounding.collect import Missing
@@ -143,8 +143,8 @@ class Classifier:
             FotError: columns are missing, settings are wrong, the target is not learned, or the
                 model could not be applied to other frames.
         """
-        given = {n: v for n, v in self.get_params(deep=False).items() if v is not None}
-        right_types(type(self).__init__, given)
+        settled = {n: v for n, v in self.get_params(deep=False).items() if v is not None}
+        right_types(type(self).__init__, settled)
         named = self._named(frame)
         settings: dict[str, Any] = {n: getattr(self, n) for n in FitSettings.__annotations__}
         settings["callbacks"] = [_Check(self.target), *as_callbacks(self.callbacks or ())]
@@ -409,9 +409,9 @@ def _check_setting(name: str) -> None:
     """Raise an error unless a setting exists."""
     if name in _settings():
         return
-    hint = name_hint(name, _settings())
-    if (place := belongs(name, "…")) is not None:
-        hint = place.replace("'…'", "…")
+    place = belongs(name, "…")
+    hint = did_you_mean(name, _settings(), 0.75)
+    hint = hint or (place and place.replace("'…'", "…")) or name_hint(name, _settings())
     if name in ("class_weight", "sample_weight"):
         hint = (
             "probabilities are those of the facts as they are; to find more of a rare class, lower "
