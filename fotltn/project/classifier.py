@@ -143,8 +143,9 @@ class Classifier:
             FotError: columns are missing, settings are wrong, the target is not learned, or the
                 model could not be applied to other frames.
         """
-        settled = {n: v for n, v in self.get_params(deep=False).items() if v is not None}
-        right_types(type(self).__init__, settled)
+        unset = {n for n in FitSettings.__annotations__ if getattr(self, n) is None}
+        every = self.get_params(deep=False).items()
+        right_types(type(self).__init__, {n: v for n, v in every if n not in unset})
         named = self._named(frame)
         settings: dict[str, Any] = {n: getattr(self, n) for n in FitSettings.__annotations__}
         settings["callbacks"] = [_Check(self.target), *as_callbacks(self.callbacks or ())]

@@ -222,7 +222,7 @@ CASES = {
     "violations of an unknown axiom": Case("violations m A14", "the theory has no axiom 'A14'"),
     "violations at a threshold of 2": Case("violations m --crisp --threshold 2", "not 2.0"),
     "the audit of nothing": Case("audit e", "it has no manifest.json"),
-    "the audit of a file": Case("audit p/facts.csv", "it is a file, not a folder"),
+    "the audit of a file": Case("audit p/facts.csv", "is a table, not a project"),
     "the audit of a project with bad facts": Case(
         "audit p", "Stpo", added(FACTS, "Stpo,c1,,0,1\n")
     ),

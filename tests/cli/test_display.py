@@ -76,7 +76,7 @@ def test_what_comes_next_is_said_to_people(screen, capsys):
         posterior = None
 
     say_next(Path("crossing"), Trained())  # type: ignore[arg-type]
-    assert "Next: fotltn violations crossing, fotltn report crossing" in screen.getvalue()
+    assert "Next:\n  fotltn violations crossing\n  fotltn report crossing" in screen.getvalue()
     assert capsys.readouterr().err == ""
 
 
