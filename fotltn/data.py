@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fotltn.arguments import names_of, public
 from fotltn.errors import DataError, DataWarning, name_hint, shown
-from fotltn.grounding.clock import Clock, clock_of
+from fotltn.grounding.clock import Clock, ClockKind, clock_of
 from fotltn.grounding.dense import tables_of_facts
 from fotltn.grounding.facts import Facts
 from fotltn.grounding.frames import Source, is_frame
@@ -45,6 +45,7 @@ def read(
     step: str | float | None = None,
     origin: str | float | date | None = None,
     timezone: str | None = None,
+    clock: ClockKind | None = None,
     dtype: torch.dtype = torch.float64,
 ) -> Tables:
     r"""Read facts from files, data frames or lists, as data to evaluate or to learn from.
@@ -70,9 +71,12 @@ def read(
         step: the length of a step, if times are time stamps or dates: a number with a unit (s, min,
             h, d, w), such as "15min"; or a plain number, if times are other numbers. Without it,
             times must be whole numbers, counted from 0.
-        origin: the time at which the first step begins; by default, the earliest time of the data,
-            rounded down to the unit of the step.
+        origin: for a shared clock, the time at which the first step begins; by default, the
+            earliest time of the data, rounded down to the unit of the step.
         timezone: the zone of times that name none, such as "Europe/Berlin".
+        clock: whose time it is. "own": each trace begins at its own step 0; this is the default.
+            "shared": all traces have one origin; the default if an `origin` is given. "events":
+            the times of a trace are its steps, whatever lies between them.
         dtype: the precision of degrees.
 
     Returns:
@@ -92,9 +96,10 @@ def read(
     sources, among = apart(sources)
     listed = [*among, *apart(wide)[1]]
     named, local = names_of(presence), names_of(local)
+    timing = clock_of(step, origin, timezone, clock)
     facts, tables = stated(
         check(theory), sources, wide=listed, horizon=horizon, local=local, presence=named,
-        on_conflict=on_conflict, clock=clock_of(step, origin, timezone), dtype=dtype,
+        on_conflict=on_conflict, clock=timing, dtype=dtype,
     )  # fmt: skip
     tables = replace(tables, possible=_possible(facts, tables, names_of(unknown)))
     for warning in facts.warnings:
@@ -102,6 +107,7 @@ def read(
     settings = {
         "horizon": horizon, "local": [*local], "on_conflict": on_conflict, "step": step,
         "origin": origin, "timezone": timezone, "presence": named,
+        "clock": None if timing is None else timing.kind,
     }  # fmt: skip
     said = {
         name: value for name, value in settings.items()

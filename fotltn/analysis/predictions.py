@@ -172,12 +172,13 @@ def _rows(
             column = pa.nulls(len(trace), pa.string())
         columns[f"arg{place + 1}"] = column
     columns["time"] = pa.nulls(len(trace), pa.int64()) if time is None else pa.array(time)
-    clock = tables.names.clock
-    if clock is not None and time is None:
+    if tables.names.clock is not None and time is None:
         columns["timestamp"] = pa.nulls(len(trace), pa.string())
-    elif clock is not None:
-        stamps = pa.array([clock.text(point) for point in range(tables.horizon)], pa.string())
-        columns["timestamp"] = stamps.take(columns["time"])
+    elif tables.names.clock is not None and time is not None:
+        points, rows = np.unique(trace * tables.horizon + time, return_inverse=True)
+        moments = (divmod(int(point), tables.horizon) for point in points)
+        stamps = pa.array([tables.names.when(*moment) for moment in moments], pa.string())
+        columns["timestamp"] = stamps.take(pa.array(rows))
     if traces is not None:
         columns["trace"] = traces.take(pa.array(trace))
     if isinstance(decl, PredicateDecl):

@@ -83,7 +83,7 @@ def ask(
     """
     other = None if semantics is None else named(semantics)
     asked = asked_model(model, data, horizon, evidence=evidence)
-    time = time_point(at, clock=asked.facts.clock)
+    time = time_point(at, facts=asked.facts)
     meaning = semantics_of(other or asked.semantics, p)
     counted = asked.posterior is not None and other is None and p is None
     check_threshold(threshold, meaning)

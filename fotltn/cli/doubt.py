@@ -17,7 +17,6 @@ from fotltn.errors import DataError, name_hint
 from fotltn.format import count, degree, number
 
 if TYPE_CHECKING:
-    from fotltn.grounding.clock import Clock
     from fotltn.posterior.doubts import Doubt
     from fotltn.semantics.tables import Tables
 
@@ -67,7 +66,7 @@ def doubt(
         from fotltn.analysis.predictions import write_table
 
         every = list(chosen)
-        write_table(_table(every, asked.tables, asked.facts.clock), output)
+        write_table(_table(every, asked.tables), output)
         chosen = iter(every)
     some = list(islice(chosen, top))
     against = doubts.all_against(some)
@@ -82,14 +81,15 @@ def doubt(
         told = {"file": file, "doubts": rows, "warnings": warnings}
         emit_json({"ok": True, "model": str(model), **counts, **told})
         return
-    several, clock = len(asked.facts.traces) > 1, asked.facts.clock
+    several, clock = len(asked.facts.traces) > 1, asked.facts.timeline
     more = [*(["trace"] if several else []), *(["when"] if clock is not None else [])]
+    when = asked.tables.names.when
     heads = ["wrong", "by others", "label", *more, "against"]
     table = grid(*heads, left=["label", *more, "against"], fold=["label", "against"])
     for one, objections in zip(some, against, strict=True):
         place = [asked.tables.names.trace(one.trace)] if several else []
         if clock is not None:
-            place.append("" if one.time is None else clock.text(one.time))
+            place.append("" if one.time is None else when(one.trace, one.time) or "")
         words = "; ".join(objections.words)
         add(table, degree(one.wrong), degree(one.others), str(one), *place, words)
     if some:
@@ -100,7 +100,7 @@ def doubt(
         print(f"{output}: {count(len(every))} rows")
 
 
-def _table(doubts: list[Doubt], tables: Tables, clock: Clock | None) -> Any:
+def _table(doubts: list[Doubt], tables: Tables) -> Any:
     """Return labels as a table of facts, with the probability that each is wrong."""
     import pyarrow as pa
 
@@ -115,9 +115,9 @@ def _table(doubts: list[Doubt], tables: Tables, clock: Clock | None) -> Any:
             for one in doubts
         ]
     columns["time"] = [one.time for one in doubts]
-    if clock is not None:
+    if names.clock is not None:
         columns["timestamp"] = [
-            None if one.time is None else clock.text(one.time) for one in doubts
+            None if one.time is None else names.when(one.trace, one.time) for one in doubts
         ]
     if tables.batch > 1:
         columns["trace"] = [names.trace(one.trace) for one in doubts]

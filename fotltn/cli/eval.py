@@ -12,6 +12,7 @@ import typer
 from fotltn.cli.options import (
     At,
     Budget,
+    ClockOption,
     CrispThreshold,
     Digits,
     ExactJson,
@@ -76,6 +77,7 @@ def evaluate(
     step: Step = None,
     origin: Origin = None,
     timezone: Timezone = None,
+    clock: ClockOption = None,
     threshold: CrispThreshold = None,
     budget: Budget = "4G",
     digits: Digits = 3,
@@ -97,7 +99,7 @@ def evaluate(
     from fotltn.grounding.clock import clock_of
     from fotltn.project.blocked import facts_on_disk, is_prepared
 
-    clock = clock_of(step, origin, timezone)
+    timing = clock_of(step, origin, timezone, clock)
 
     def rows_of(view: View) -> list[list[ValueRow]]:
         if meaning.boolean and threshold is None:
@@ -111,14 +113,14 @@ def evaluate(
     if any(map(is_prepared, facts)):
         if len(facts) > 1 or horizon is not None:
             raise DataError("prepared data come alone, without --horizon")
-        on_disk = facts_on_disk(checked, facts[0], clock)
+        on_disk = facts_on_disk(checked, facts[0], timing)
         read = on_disk.under(semantics=meaning, threshold=threshold, budget=room)
         told = read.each("values", of_block)
         _check_time(time, max(points for _, points in told))
         blocks, several, odd = [some for some, _ in told], on_disk.total > 1, on_disk.how.warnings
         rule = read.rule
     else:
-        view = stated_view(checked, facts, horizon=horizon, clock=clock)
+        view = stated_view(checked, facts, horizon=horizon, clock=timing)
         view = view.under(semantics=meaning, threshold=threshold, budget=room)
         _check_time(time, view.tables.horizon)
         blocks, several, odd = [rows_of(view)], view.tables.batch > 1, view.warnings

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fotltn.cli.options import (
+    ClockOption,
     Exponent,
     NewTables,
     Origin,
@@ -72,6 +73,7 @@ def inspect(
     step: Step = None,
     origin: Origin = None,
     timezone: Timezone = None,
+    clock: ClockOption = None,
     budget: Annotated[
         str, typer.Option("--budget", help="The memory that a typed formula may use: 1G, 500M.")
     ] = "1G",
@@ -100,12 +102,12 @@ def inspect(
 
     from fotltn.grounding.clock import clock_of
 
-    clock = clock_of(step, origin, timezone)
+    timing = clock_of(step, origin, timezone, clock)
 
     def read() -> list[Side]:
         console = Terminal(sys.stderr)
         with console.status(console.render_str(f"reading {', '.join(map(str, paths))}")):
-            sides = _sides(paths, data or [], horizon, clock)
+            sides = _sides(paths, data or [], horizon, timing)
         return [side.under(semantics=meaning, p=p, threshold=threshold, end=end) for side in sides]
 
     def announce(names: str, address: Address) -> None:

@@ -40,12 +40,20 @@ Step = Annotated[
 ]
 Origin = Annotated[
     str | None,
-    typer.Option("--origin", help="With --step: when the first step begins."),
+    typer.Option("--origin", help="With --step: when the first step of all traces begins."),
 ]
 Timezone = Annotated[
     str | None,
     typer.Option(
         "--timezone", help="With --step: the zone of times that name none, such as Europe/Berlin."
+    ),
+]
+ClockOption = Annotated[
+    str | None,
+    typer.Option(
+        "--clock",
+        help="With --step: each trace begins at its own step 0 (own), or all have one origin "
+        "(shared). Without --step: the times of a trace are its steps (events).  [default: own]",
     ),
 ]
 StepsFile = Annotated[

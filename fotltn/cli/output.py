@@ -12,7 +12,7 @@ from fotltn.errors import DataError, Diagnostic, FotError, visible
 from fotltn.format import finite
 
 if TYPE_CHECKING:
-    from fotltn.grounding.clock import Clock
+    from fotltn.grounding.facts import Facts
 
 #: Exit statuses; `VIOLATED` is that of an axiom which is violated, `BUG` that of a fault of ours.
 OK, FINDINGS, USAGE, VIOLATED, BUG, INTERRUPTED = 0, 1, 2, 3, 70, 130
@@ -84,20 +84,29 @@ def one_folder(data: Sequence[Path] | None) -> Path | None:
     return data[0] if data else None
 
 
-def time_point(at: str, horizon: int | None = None, clock: Clock | None = None) -> int | None:
+def time_point(at: str, horizon: int | None = None, facts: Facts | None = None) -> int | None:
     """Parse a time point before the horizon; return None for all time points.
 
-    With a clock, it may also be a time stamp, or a number in the unit of the clock.
+    With facts that have a clock, it may also be a time stamp, or a number in the clock's unit.
     """
     if at == "all":
         return None
-    if clock is not None and not at.isdecimal():
+    timeline = None if facts is None else facts.timeline
+    if facts is not None and timeline is not None and not at.isdecimal():
+        import numpy as np
         import pyarrow as pa
 
-        read = clock.read(pa.chunked_array([pa.array([at])]))
-        if not read.wrong[0] and (step := int(clock.numbered(read)[0])) >= 0:
+        if timeline.common is None and len(facts.traces) > 1:
+            raise DataError(
+                "each trace has its own clock, so a time stamp does not say which time point",
+                hint="give a time point from 0, or 'all'",
+            )
+        read = timeline.clock.read(pa.chunked_array([pa.array([at])]))
+        step = int(timeline.steps(read, np.zeros(1, np.int64), facts.traces)[0])
+        if not read.wrong[0] and step >= 0:
             return step
-        like = f"a time stamp from '{clock.text(0)}' on, a time point from 0, or 'all'"
+        first = timeline.text(0, facts.traces[0])
+        like = f"a time stamp from '{first}' on, a time point from 0, or 'all'"
         raise DataError(f"--at takes {like}, not '{at[:40]}'")
     if not at.isdecimal() or len(at) > 18 or (horizon is not None and int(at) >= horizon):
         last = "" if horizon is None else f" to {horizon - 1}"

@@ -11,6 +11,7 @@ import typer
 from fotltn.cli.asked import asked_blocks, asked_model
 from fotltn.cli.options import (
     Budget,
+    ClockOption,
     ExactJson,
     NewTables,
     Origin,
@@ -90,6 +91,7 @@ def rules(
     step: Step = None,
     origin: Origin = None,
     timezone: Timezone = None,
+    clock: ClockOption = None,
     data: NewTables = None,
     theory: Annotated[
         Path | None,
@@ -136,8 +138,8 @@ def rules(
     meaning = named(semantics)
     from fotltn.grounding.clock import clock_of
 
-    clock = clock_of(step, origin, timezone)
-    stated = _FactFiles(facts or [], presence or [], horizon, clock)
+    timing = clock_of(step, origin, timezone, clock)
+    stated = _FactFiles(facts or [], presence or [], horizon, timing)
     view = _read(path, stated, data or [], theory).under(
         threshold=threshold, end=end, budget=as_bytes(budget)
     )

@@ -11,13 +11,14 @@ import pyarrow as pa
 
 from fotltn.errors import DataError, Diagnostic, listing, name_hint, warning
 from fotltn.grounding.cells import Bools
-from fotltn.grounding.clock import Clock, on_clock
+from fotltn.grounding.clock import Clock
 from fotltn.grounding.collect import Collector, SymbolKind
 from fotltn.grounding.collect import Rows as Rows
 from fotltn.grounding.frames import Source, read_sources
 from fotltn.grounding.long import collect_long
 from fotltn.grounding.merge import Conflict, Tally, lengths, localise, spread, unique
 from fotltn.grounding.read import TablePlace
+from fotltn.grounding.timeline import TimedTable, Timeline, on_clock
 from fotltn.logic.signature import Signature
 from fotltn.semantics.tables import Names
 
@@ -36,7 +37,7 @@ class Facts:
             trace.
         present: the predicates that say where entities are present, for each sort whose entities
             come and go.
-        clock: how time points map to time stamps, with the origin; None if times are plain numbers.
+        timeline: where the steps of each trace are in time; None if times are plain numbers.
         room: the smallest number of places for each local sort, if these are only some of the
             traces.
         tested: for each symbol, which of its facts only tables of test facts state.
@@ -49,14 +50,14 @@ class Facts:
     warnings: tuple[Diagnostic, ...] = ()
     local: dict[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
     present: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    clock: Clock | None = None
+    timeline: Timeline | None = None
     room: dict[str, int] = field(default_factory=dict)
     tested: dict[str, Bools] = field(default_factory=dict)
 
     @property
     def names(self) -> Names:
         """The names of traces and entities."""
-        return Names(self.traces, self.entities, self.local, self.clock, self.room)
+        return Names(self.traces, self.entities, self.local, self.timeline, self.room)
 
     def sizes(self) -> dict[str, int]:
         """Return the number of entities of each sort; for a local sort, the maximum over traces."""
@@ -74,7 +75,7 @@ def read_facts(
     horizon: int | None = None,
     local: Sequence[str] = (),
     on_conflict: Conflict = "error",
-    clock: Clock | None = None,
+    clock: Clock | Timeline | None = None,
 ) -> Facts:
     """Read facts from CSV or Parquet files, or data frames.
 
@@ -95,19 +96,22 @@ def read_facts(
             entities of one trace, not of all. If there are several traces, facts about these
             entities must name theirs. Such a sort cannot have constants.
         on_conflict: how to settle contradictions: "error", "mean", "first", "last" or "majority".
-        clock: how times map to steps; by default, times are step numbers.
+        clock: how times map to steps, or where the steps already are; by default, times are step
+            numbers.
 
     Raises:
         DataError: lists each bad row with its file, value and what was expected, up to 20.
     """
     collector = Collector(signature)
     tables: Iterable[tuple[TablePlace, pa.Table]] = read_sources(sources)
+    timeline = None
     if clock is not None:
-        clock, tables = on_clock(collector, clock, [(*one, "time") for one in tables])
+        timed = [TimedTable(*one, "time", "trace") for one in tables]
+        timeline, tables = on_clock(collector, clock, timed)
     for place, table in tables:
         collect_long(collector, place, table)
     facts, _ = assemble(collector, horizon=horizon, local=local, on_conflict=on_conflict)
-    return replace(facts, clock=clock)
+    return replace(facts, timeline=timeline)
 
 
 def assemble(

@@ -23,44 +23,57 @@ _FIRST, _SHARE = 10, 0.25
 
 def odd_times(facts: Facts) -> Iterator[Diagnostic]:
     """Yield warnings about facts with time stamps."""
-    if facts.clock is None:
+    if facts.timeline is None:
         return
-    steps, first = _steps(facts)
+    traces, steps = _stamped(facts)
     if len(steps) < 2:
         return
+    if facts.timeline.common is None:
+        yield from _longest(facts, traces, steps)
+        return
+    begins = np.flatnonzero(np.diff(traces, prepend=-1))
     late = [
-        trace for trace, at in enumerate(first.tolist())
-        if at >= max(_FIRST, _SHARE * facts.lengths[trace])
+        int(traces[at]) for at in begins
+        if steps[at] >= max(_FIRST, _SHARE * facts.lengths[int(traces[at])])
     ]  # fmt: skip
     if late and len(late) < len(facts.traces):
         trace = late[0]
+        first = int(steps[np.searchsorted(traces, trace)])
         yield warning(
             f"the first fact of trace '{facts.traces[trace]}' is at step "
-            f"{count(int(first[trace]))} of {count(facts.lengths[trace])}, because all traces "
+            f"{count(first)} of {count(facts.lengths[trace])}, because all traces "
             "share one clock; no fact is about the steps before",
-            hint="if traces are not meant to begin together, give times as numbers that each trace "
-            "counts from 0",
+            hint="if traces do not happen together, let each begin at its own step 0: "
+            'clock = "own"',
         )
         return
-    before = int(np.diff(steps).argmax())
-    start, end = int(steps[before]), int(steps[before + 1])
-    others = int(steps[-1] - steps[0]) - (end - start)
+    every = np.unique(steps)
+    yield from _longest(facts, np.zeros(len(every), np.int64), every)
+
+
+def _longest(facts: Facts, traces: Ints, steps: Ints) -> Iterator[Diagnostic]:
+    """Warn of a long time without facts; steps are sorted by trace and then by time."""
+    assert facts.timeline is not None
+    gaps = np.where(np.diff(traces) == 0, np.diff(steps), 0)
+    if not len(gaps):
+        return
+    before = int(gaps.argmax())
+    trace, start, end = (int(of) for of in (traces[before], steps[before], steps[before + 1]))
+    others = int(gaps[traces[1:] == trace].sum()) - (end - start)
     if end - start >= max(_STEPS, _TIMES * others):
-        times = [facts.clock.text(step) for step in (start, end)]
+        times = [facts.timeline.text(step, facts.traces[trace]) for step in (start, end)]
         yield warning(
             f"no fact is between {times[0]} and {times[1]}, which are {count(end - start)} steps",
             hint="look whether a date is mistyped",
         )
 
 
-def _steps(facts: Facts) -> tuple[Ints, Ints]:
-    """The steps that have facts, sorted, and the first one of each trace."""
-    first = np.full(len(facts.traces), np.iinfo(np.int64).max)
-    of_symbols: list[Ints] = []
+def _stamped(facts: Facts) -> tuple[Ints, Ints]:
+    """Return the traces and steps that have facts, sorted, each once."""
+    most = max(facts.lengths, default=1)
+    of_symbols = []
     for rows in facts.rows.values():
-        timed = rows.time >= 0
-        of_symbols.append(np.unique(rows.time[timed]))
-        timed &= rows.trace >= 0
-        np.minimum.at(first, rows.trace[timed], rows.time[timed])
-    steps = np.unique(np.concatenate([np.zeros(0, np.int64), *of_symbols]))
-    return steps, np.where(first == np.iinfo(np.int64).max, 0, first)
+        timed = (rows.time >= 0) & (rows.trace >= 0)
+        of_symbols.append(np.unique(rows.trace[timed] * most + rows.time[timed]))
+    every = np.unique(np.concatenate([np.zeros(0, np.int64), *of_symbols]))
+    return every // most, every % most

@@ -22,7 +22,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,13 +47,14 @@ from fotltn.grounding.clock import Clock
 from fotltn.grounding.dense import present
 from fotltn.grounding.facts import Facts
 from fotltn.grounding.features import Features
+from fotltn.grounding.timeline import Timeline
 from fotltn.logic.signature import Signature
 from fotltn.strict_json import read_json
 
 MANIFEST = "prepared.json"
 LAYOUT = 1
 
-_ENTITIES, _TRACES = "entities.parquet", "traces.parquet"
+_ENTITIES, _TRACES, _TIMES = "entities.parquet", "traces.parquet", "times.json"
 _MOST = 2**26  # bytes of a manifest
 _TAIL = 2**16  # bytes at the end of a Parquet file, with its layout and statistics
 
@@ -151,7 +152,8 @@ class PreparedData:
         reader = BlockReader(folder, signature, sizes, np.array(ends))
         facts = Facts(
             tuple(names.to_pylist()), dict(self.entities), reader.facts(), ends,
-            local=local, present=dict(self.present), clock=clock, room=dict(self.room),
+            local=local, present=dict(self.present), room=dict(self.room),
+            timeline=None if clock is None else _timeline(folder, clock, names.to_pylist()),
         )  # fmt: skip
         return facts, {s: reader.features(s, of, facts, dtype) for s, of in self.features.items()}
 
@@ -215,6 +217,9 @@ def write_block(
     (place / "features").mkdir(exist_ok=True)
     lengths = np.array(facts.lengths, np.int32)
     _write(place / _TRACES, {"name": list(facts.traces), "length": lengths})
+    if facts.timeline is not None and facts.timeline.origin is None:
+        stored = json.dumps(facts.timeline.as_dict(facts.traces))
+        (place / _TIMES).write_text(stored, "utf-8")
     if facts.local:
         named = [
             (sort, trace, name)
@@ -260,6 +265,20 @@ def write_block(
         # Compression hardly helps with such numbers, and reading is twice as fast without it.
         _write(place / "features" / f"{sort}.parquet", {**index, **numbers}, "snappy")
     return count
+
+
+def _timeline(folder: Path, clock: Clock, traces: Sequence[str]) -> Timeline:
+    """Read where the steps of the traces of a block are in time."""
+    if clock.kind == "shared":
+        return Timeline.shared(clock)
+    path = folder / _TIMES
+    try:
+        stored = read_json(read_file(path, limit=_MOST, links=True))
+        return Timeline.of(clock, stored, traces)
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror}") from None
+    except (KeyError, TypeError, ValueError) as error:
+        raise wrong_file(path, f"it does not say where steps are in time ({error})") from None
 
 
 def _narrow(values: Floats) -> np.ndarray[Any, Any]:

@@ -16,7 +16,7 @@ from fotltn.arguments import public
 from fotltn.errors import name_hint
 from fotltn.grounding.beyond import Beyond, carried
 from fotltn.grounding.cells import A_TIME, Ints, times, where
-from fotltn.grounding.clock import Clock, complain_of_stamps, on_clock, time_hint
+from fotltn.grounding.clock import Clock, complain_of_stamps, time_hint
 from fotltn.grounding.collect import Collector, Missing, Rows, SourceRows, Symbol, SymbolKind
 from fotltn.grounding.facts import Facts, assemble
 from fotltn.grounding.feature_cells import Unknown, close_categories, collect_feature
@@ -27,6 +27,7 @@ from fotltn.grounding.measures import Entity as Entity
 from fotltn.grounding.measures import Measure as Measure
 from fotltn.grounding.merge import Conflict, distinct
 from fotltn.grounding.read import TablePlace, as_text
+from fotltn.grounding.timeline import TimedTable, on_clock
 from fotltn.logic.signature import Signature
 from fotltn.semantics.tables import Names
 
@@ -162,10 +163,11 @@ def read_wide(
     collector = Collector(signature, names)
     sources: Iterable[tuple[TablePlace, pa.Table]]
     sources = read_sources([*long, *(wide.source for wide in listed)])
+    timeline = None
     if clock is not None:
-        columns = [*("time" for _ in long), *(wide.time for wide in listed)]
-        timed = [(*one, column) for one, column in zip(sources, columns, strict=True)]
-        clock, sources = on_clock(collector, clock, timed)
+        columns = [*[("time", "trace")] * len(long), *((w.time, w.trace) for w in listed)]
+        timed = [TimedTable(*one, *named) for one, named in zip(sources, columns, strict=True)]
+        timeline, sources = on_clock(collector, clock, timed)
     for number, (place, table) in enumerate(sources):
         collector.testing = len(long) - tests <= number < len(long)
         if number < len(long):
@@ -180,7 +182,7 @@ def read_wide(
         stated = (*present.get(wide.sort, ()), *(moving or wide.present))
         if stated:
             present[wide.sort] = tuple(dict.fromkeys(stated))
-    assembled = replace(assembled, present=present, clock=clock)
+    assembled = replace(assembled, present=present, timeline=timeline)
     if beyond == "last":
         assembled, rows = carried(assembled, rows, collector.symbols, signature)
     return assembled, features(rows, collector.symbols, assembled, dtype)

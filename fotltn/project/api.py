@@ -237,7 +237,7 @@ def train(
                 "semantics": said.get("semantics"),
                 "p": said.get("p"),
             },
-            "data": {"facts": long, "test": tested} | drawn | data,
+            "data": {"facts": long, "test": tested} | drawn | _with_clock(data),
             "inputs": seen,
             "predicates": {
                 **dict.fromkeys(names_of(learn), AUTO),
@@ -364,6 +364,13 @@ def _named(tables: Iterable[Source], kind: str, sources: dict[str, Source]) -> l
             names.append(f"{kind} {number}")
             sources[names[-1]] = table
     return names
+
+
+def _with_clock(data: dict[str, Any]) -> dict[str, Any]:
+    """Return settings of the data that say whose time it is, as `read` has it without a word."""
+    if "step" not in data or data.get("clock") is not None:
+        return data
+    return {**data, "clock": "own" if data.get("origin") is None else "shared"}
 
 
 def _mapping(what: str, values: Mapping[str, Any] | None) -> dict[str, Any]:

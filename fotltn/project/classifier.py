@@ -13,13 +13,14 @@ import torch
 from fotltn.arguments import right_types
 from fotltn.errors import DataError, did_you_mean, listing, name_hint, shown
 from fotltn.grounding.cells import times
-from fotltn.grounding.clock import Clock
+from fotltn.grounding.clock import plain_times
 from fotltn.grounding.collect import Missing
 from fotltn.grounding.feature_cells import Unknown
 from fotltn.grounding.frames import Source, read_sources
 from fotltn.grounding.labels import Labels
 from fotltn.grounding.measures import Entity, Measure
 from fotltn.grounding.read import TablePlace, as_text
+from fotltn.grounding.timeline import Timeline, trace_rows
 from fotltn.grounding.wide import Wide
 from fotltn.learn.objective import predicted
 from fotltn.project.api import FitSettings, belongs, train
@@ -330,7 +331,7 @@ class Classifier:
         if declared.static or self.time is None:
             index.append(np.zeros(rows, np.int64))
         else:
-            index.append(_times(place, table, self.time, model.facts.clock))
+            index.append(_times(place, table, self.time, self.trace, model.facts.timeline))
         cells = torch.as_tensor(np.stack(index), device=model.world.fixed.lengths.device)
         asked = Labels({self.target: cells}, {})
         return predicted(asked, tables)[self.target].double().cpu().numpy()
@@ -367,12 +368,16 @@ def _numbered(text: pa.Table, column: str | None, numbers: Mapping[str, int], ro
     return np.array(places, dtype=np.int64)
 
 
-def _times(place: TablePlace, table: pa.Table, column: str, clock: Clock | None) -> Numbers:
+def _times(
+    place: TablePlace, table: pa.Table, column: str, trace: str | None, timeline: Timeline | None
+) -> Numbers:
     """Return the time point of each row, converted by the clock if there is one."""
-    if clock is None:
+    if timeline is None:
         points, wrong = times(as_text(place, table.select([column])).column(column))
     else:
-        points, wrong = clock.steps(place, table, column)
+        read = timeline.clock.read(plain_times(place, table, column))
+        names, traces = trace_rows(place, table, trace)
+        points, wrong = timeline.steps(read, traces, names), ~read.good
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0]) + 1
         raise DataError(f"row {row} has no valid time, so there is no prediction")

@@ -10,7 +10,7 @@ from typing import get_args
 from fotltn.errors import DataError, listing, shown
 from fotltn.grounding.beyond import Beyond
 from fotltn.grounding.block_reader import FeatureColumns
-from fotltn.grounding.clock import Clock, clock_of
+from fotltn.grounding.clock import Clock, ClockKind, clock_of
 from fotltn.grounding.collect import Missing
 from fotltn.grounding.feature_cells import Unknown
 from fotltn.grounding.features import Features
@@ -168,6 +168,7 @@ class DataConfig:
     step: str | None = None
     origin: str | None = None
     timezone: str | None = None
+    clock: ClockKind | None = None
     on_conflict: Conflict = "error"
     train: float = 1.0
     by: Split = "facts"
@@ -176,17 +177,23 @@ class DataConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Raise an error unless step, origin and time zone make a clock."""
-        clock_of(self.step, self.origin, self.timezone)
+        """Raise an error unless step, origin, time zone and clock fit together."""
+        _ = self.timing
 
     def undrawn(self) -> DataConfig:
         """Return the settings for data to predict: no labels are drawn, flipped or held back."""
         return replace(self, test=(), split=None, train=1.0, by="facts", sort=None, flip=0.0)
 
     @property
-    def clock(self) -> Clock | None:
-        """How times map to steps; None if times are step numbers."""
-        return clock_of(self.step, self.origin, self.timezone)
+    def timing(self) -> Clock | None:
+        """How times map to steps; None if times are step numbers.
+
+        Settings that name no clock, as those of 0.2.0, mean a shared one.
+        """
+        kind = self.clock
+        if kind is None and self.step is not None:
+            kind = "shared"
+        return clock_of(self.step, self.origin, self.timezone, kind)
 
 
 def argument(text: str) -> str | Entity:

@@ -64,7 +64,7 @@ class DiskWorlds:
         config = self.config
         facts, features = self.prepared.read(
             number, self.theory.signature, dtype=getattr(torch, config.dtype),
-            clock=config.data.clock,
+            clock=config.data.timing,
         )  # fmt: skip
         plain = {sort: replace(of, categories={}) for sort, of in features.items()}
         return world_of(

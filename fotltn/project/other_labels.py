@@ -24,7 +24,7 @@ def read_labels(
         DataError: a file cannot be read, or a fact mentions a trace or entity that the model lacks.
     """
     signature, known = world.theory.signature, world.facts
-    facts = read_facts(sources, signature, local=tuple(known.local), clock=known.clock)
+    facts = read_facts(sources, signature, local=tuple(known.local), clock=known.timeline)
     chosen = [n for n in predicates if n in facts.rows]
     warnings = list(facts.warnings)
     if others := [n for n in facts.rows if n not in chosen]:

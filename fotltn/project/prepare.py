@@ -145,11 +145,13 @@ def _refuse(config: Config) -> None:
             "prepared data have no files of test facts",
             "use a table to say which traces are for testing: [data.split]; or set train = 0.8",
         )
-    if data.clock is not None and data.clock.origin is None:
+    clock = data.timing
+    if clock is not None and clock.kind == "shared" and clock.origin is None:
         raise config.error(
             ("data", "step"),
-            "blocks are read one after another, so the beginning of the first step must be given",
-            'origin = "…" in [data]',
+            "blocks are read one after another, so a shared clock needs the beginning of its first "
+            "step",
+            'origin = "…" in [data]; or clock = "own", if each trace begins at its own step 0',
         )
 
 
@@ -280,7 +282,7 @@ class _Blocks:
         return read_wide(
             [wide_table(w, one) for w, one in zip(wide, rest, strict=True)], self.signature,
             facts=long, horizon=data.horizon, local=data.local, on_conflict=data.on_conflict,
-            clock=data.clock, beyond=data.beyond, dtype=getattr(torch, self.config.dtype),
+            clock=data.timing, beyond=data.beyond, dtype=getattr(torch, self.config.dtype),
             names=Names(traces, self.entities),
         )  # fmt: skip
 

@@ -18,11 +18,11 @@ import torch
 from torch import Tensor
 
 from fotltn.errors import DataError, shown
-from fotltn.grounding.clock import Clock
 from fotltn.grounding.dense import MAX_CELLS
 from fotltn.grounding.facts import Facts
 from fotltn.grounding.features import Features
 from fotltn.grounding.labels import Labels
+from fotltn.grounding.timeline import Timeline
 from fotltn.learn.fit import Epoch
 from fotltn.learn.progress import EpochHistory
 from fotltn.learn.store import below, package_version
@@ -70,8 +70,8 @@ def pack_world(world: World) -> tuple[dict[str, Tensor], dict[str, Any]]:
         "features": {s: list(f.names) for s, f in world.fixed.inputs.items()},
         "test": world.test is not None,
     }
-    if world.facts.clock is not None:
-        domain["origin"] = world.facts.clock.origin
+    if world.facts.timeline is not None:
+        domain |= _kept(world.facts.timeline, world.facts.traces)
     if world.facts.room:
         domain["room"] = dict(world.facts.room)
     return tensors, domain
@@ -119,7 +119,8 @@ def unpack_world(
         type(domain.get("layout")) is int and domain["layout"] == LAYOUT,
         f"it has the layout {shown(domain.get('layout'))}; this version of fotltn reads {LAYOUT}",
     )
-    facts = replace(_facts(domain, theory.signature), clock=_clock(domain, config))
+    facts = _facts(domain, theory.signature)
+    facts = replace(facts, timeline=_timeline(domain, config, facts.traces))
     functions = {n: d for n, d in theory.signature.functions.items() if n not in config.functions}
     dtype = getattr(torch, config.dtype)
     stored = _CheckedTensors(tensors, domain, facts, theory.signature, dtype, functions)
@@ -219,11 +220,20 @@ def _facts(domain: Mapping[str, Any], signature: Signature) -> Facts:
     )
 
 
-def _clock(domain: Mapping[str, Any], config: Config) -> Clock | None:
-    """Restore the clock; its origin may have come from the data."""
-    if config.data.clock is None:
+def _kept(timeline: Timeline, traces: Sequence[str]) -> dict[str, Any]:
+    """Return where the steps are in time, as far as the settings do not say."""
+    origin = timeline.origin
+    return {"clock": timeline.as_dict(traces)} if origin is None else {"origin": origin}
+
+
+def _timeline(domain: Mapping[str, Any], config: Config, traces: Sequence[str]) -> Timeline | None:
+    """Restore where the steps of traces are in time."""
+    clock = config.data.timing
+    if clock is None:
         return None
-    return replace(config.data.clock, origin=_typed(domain, "origin", str))
+    if clock.kind == "shared":
+        return Timeline.shared(replace(clock, origin=_typed(domain, "origin", str)))
+    return Timeline.of(clock, _typed(domain, "clock", dict), traces)
 
 
 class _CheckedTensors:

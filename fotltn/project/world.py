@@ -133,7 +133,7 @@ def read_world(config: Config, more: InMemory = NOTHING) -> World:
     with _without_content(config):
         facts, features = read_wide(
             tables, signature, facts=[*long, *tested], horizon=data.horizon, local=data.local,
-            on_conflict=data.on_conflict, clock=data.clock, beyond=data.beyond,
+            on_conflict=data.on_conflict, clock=data.timing, beyond=data.beyond,
             dtype=getattr(torch, config.dtype), tests=len(tested),
         )  # fmt: skip
         parts = parts_of(config, facts.traces)

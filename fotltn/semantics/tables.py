@@ -26,8 +26,8 @@ T = TypeVar("T")
 class TimeNames(Protocol):
     """Maps time points to dates or times of day."""
 
-    def text(self, number: int) -> str:
-        """Return the date or time of a time point, as text."""
+    def text(self, step: int, trace: str) -> str:
+        """Return the date or time at which a step of a trace begins, as text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Names:
         traces: the names of traces, by number.
         entities: for each sort that all traces share, the names of entities by number.
         local: for each sort whose entities belong to one trace, their names by trace and number.
-        clock: the date or time of each time point, if known.
+        clock: the date or time of each time point of each trace, if known.
         room: for local sorts, the least number of places per trace, because traces elsewhere may
             have more entities.
     """
@@ -64,6 +64,10 @@ class Names:
     def trace(self, number: int) -> str:
         """Return the name of a trace, or its number."""
         return self.traces[number] if number < len(self.traces) else str(number)
+
+    def when(self, trace: int, step: int) -> str | None:
+        """Return the date or time of a time point of a trace; None if times are only numbers."""
+        return None if self.clock is None else self.clock.text(step, self.trace(trace))
 
     def sizes(self) -> dict[str, int]:
         """Return the number of entities of each named sort; for local ones, the most in a trace."""

@@ -15,6 +15,7 @@ import fotltn
 from fotltn import DataError, Wide
 from fotltn.grounding.clock import SAY_STEP, Clock, clock_of
 from fotltn.grounding.facts import read_facts
+from fotltn.grounding.timeline import Timeline
 from fotltn.grounding.wide import read_wide
 from tests.grounding.common import SIGNATURE, rows, write
 
@@ -22,15 +23,15 @@ UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86400, "w": 604800}
 NEW_YORK = "America/New_York"
 
 
-def steps(cells: Any, **clock: Any) -> tuple[list[int], Clock]:
-    """The numbers of times of a wide table, and its clock."""
+def steps(cells: Any, **clock: Any) -> tuple[list[int], Timeline]:
+    """The numbers of times of a wide table, and where they are in time."""
     table = pa.table({"who": [f"e{i}" for i in range(len(cells))], "t": cells})
     wide = Wide(table, "agent", "who", time="t", presence="Stop")
     facts, _ = read_wide(
         [wide], SIGNATURE, clock=clock_of(**({"origin": None, "timezone": None} | clock))
     )
-    assert facts.clock is not None
-    return [t for _, _, t, _ in rows(facts, "Stop")], facts.clock
+    assert facts.timeline is not None
+    return [t for _, _, t, _ in rows(facts, "Stop")], facts.timeline
 
 
 def slow(moment: datetime, origin: datetime, count: int, unit: str, zone: str | None) -> int:
@@ -103,16 +104,19 @@ def test_the_earliest_time_is_the_origin(unit, zone):
     rng = random.Random(unit)
     for _ in range(10):
         cells = [datetime(2013, 5, rng.randint(1, 28), rng.randint(0, 23), 41, 7) for _ in range(9)]
-        numbers, clock = steps(cells, step=f"3{unit}", timezone=zone)
+        numbers, line = steps(cells, step=f"3{unit}", timezone=zone, kind="shared")
         first = min(cells)
         cut = {"s": 6, "min": 5, "h": 4}.get(unit, 3)
         begin = datetime(*first.timetuple()[:cut])  # type: ignore[arg-type]
         assert numbers == [slow(m, begin, 3, unit, zone) for m in cells]
-        assert clock.origin is not None
-        assert datetime.fromisoformat(clock.origin).replace(tzinfo=None) == begin
-        assert steps(cells, step=f"3{unit}", timezone=zone, origin=clock.origin) == (numbers, clock)
+        assert line.origin is not None
+        assert datetime.fromisoformat(line.origin).replace(tzinfo=None) == begin
+        again, given = steps(cells, step=f"3{unit}", timezone=zone, origin=line.origin)
+        assert (again, given.common) == (numbers, line.common)
+        alone, own = steps(cells, step=f"3{unit}", timezone=zone)
+        assert (alone, own.text(1, "")) == (numbers, line.text(1, ""))
         for number, cell in zip(numbers, cells, strict=True):
-            shown, after = (datetime.fromisoformat(clock.text(n)) for n in (number, number + 1))
+            shown, after = (datetime.fromisoformat(line.text(n, "")) for n in (number, number + 1))
             at = cell.replace(tzinfo=ZoneInfo(zone)) if shown.tzinfo else cell
             assert shown <= at < after
 
@@ -134,7 +138,7 @@ def test_days_are_days_where_the_clock_is_put_forward():
 
 def test_times_are_shown_as_they_are_counted():
     def shown(step: str, origin: str, zone: str | None = None) -> list[str]:
-        return [Clock(step, origin, zone).text(n) for n in (0, 1, 2)]
+        return [Timeline.shared(Clock(step, origin, zone)).text(n, "") for n in (0, 1, 2)]
 
     assert shown("1d", "2013-01-31") == ["2013-01-31", "2013-02-01", "2013-02-02"]
     assert shown("1d", "2013-01-31T06:00")[1] == "2013-02-01T06:00"
@@ -147,7 +151,7 @@ def test_times_are_shown_as_they_are_counted():
     assert shown("1h", "2013-03-10T01:00", NEW_YORK)[1] == "2013-03-10T03:00-04:00"
     assert shown("0.5s", "2013-01-31")[1] == "2013-01-31T00:00:00.500000"
     assert shown("0.1", "1.5") == ["1.5", "1.6", "1.7"]
-    assert Clock("1w", "9999-12-01").text(9) == ""
+    assert Timeline.shared(Clock("1w", "9999-12-01")).text(9, "") == ""
 
 
 @pytest.mark.parametrize("step", [0.1, 0.3, 2, 1e-3, 7.5])
@@ -160,8 +164,8 @@ def test_measured_times(step):
     ]
     for cells in (times, [repr(t) for t in times]):
         assert steps(cells, step=step, origin=5.5)[0] == counts + counts
-    numbers, clock = steps(times, step=step)
-    assert clock.origin == repr(min(times))
+    numbers, line = steps(times, step=step)
+    assert line.text(0, "") == f"{min(times):g}"
     assert numbers == [math.floor((t - min(times)) / step + 1e-9) for t in times]
 
 
@@ -170,7 +174,8 @@ def test_empty_cells_and_other_columns_stay(tmp_path):
     facts = read_facts([write(tmp_path, text)], SIGNATURE, clock=Clock("1h"))
     assert rows(facts, "Car") == [("", ("a",), -1, 1.0)]
     assert rows(facts, "Stop") == [("", ("a",), 0, 1.0), ("", ("b",), 2, 1.0)]
-    assert facts.clock == Clock("1h", "2013-01-01T05:00")
+    assert facts.timeline is not None
+    assert facts.timeline.origin == "2013-01-01T05:00"
 
 
 def test_all_tables_have_one_origin(tmp_path):
