@@ -78,10 +78,13 @@ def project_text(proposal: Proposal, folder: str | None) -> str:
         lines += [f"folder = {_text(folder)}"]
     if proposal.step is not None:
         step = proposal.step if proposal.step.isdecimal() else _text(proposal.step)
-        begin = "from the earliest time" if proposal.origin is None else "from the origin"
-        lines += [_said(f"step = {step}", f"the length of a step, counted {begin}")]
-        if proposal.origin is not None:
-            lines += [_said(f"origin = {_text(proposal.origin)}", "when the first step begins")]
+        lines += [_said(f"step = {step}", "the length of a step")]
+        if any(t.of(Role.TRACE) for t in tables):
+            lines += [_said('clock = "own"', 'each trace begins at step 0; or "shared"')]
+        else:
+            lines += [_said('clock = "shared"', "all times count from one origin")]
+            if proposal.origin is not None:
+                lines += [_said(f"origin = {_text(proposal.origin)}", "when the first step begins")]
     if proposal.local:
         said = f"every trace has its own {main.sort}s"
         lines += [_said(f"local = [{_text(main.sort)}]", said)]

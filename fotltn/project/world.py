@@ -31,7 +31,7 @@ from fotltn.logic.signature import Signature
 from fotltn.networks.encoders import Centring
 from fotltn.networks.grounding import Grounding
 from fotltn.project.config import Config
-from fotltn.project.data_config import WideConfig, argument
+from fotltn.project.data_config import DataConfig, WideConfig, argument
 from fotltn.project.definitions import never_stated
 from fotltn.semantics.sparse import SparseTable
 from fotltn.semantics.tables import Tables, present_mask, table_shape
@@ -170,6 +170,16 @@ def read_theory(config: Config, more: InMemory = NOTHING) -> tuple[Theory, Check
     return source, theory
 
 
+def _unnamed_clock(data: DataConfig, facts: Facts) -> Iterator[Diagnostic]:
+    """Warn that traces share a clock because the settings, as those of 0.2.0, do not name one."""
+    if data.timing is not None and data.clock is None and len(facts.traces) > 1:
+        yield warning(
+            "the settings name no clock, so all traces share one, as in version 0.2.0",
+            hint='say so with clock = "shared" in [data]; or let each trace begin at its own step '
+            '0 with clock = "own"',
+        )
+
+
 def world_of(
     config: Config,
     source: Theory,
@@ -228,6 +238,7 @@ def world_of(
             *unguarded(theory, facts),
             *never_stated(theory, from_facts, facts.rows),
             *odd_times(facts),
+            *_unnamed_clock(data, facts),
         )
         facts = replace(facts, warnings=(*facts.warnings, *odd))
     facts = replace(facts, tested={})

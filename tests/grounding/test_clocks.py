@@ -78,18 +78,17 @@ def test_steps_are_those_of_loops(seed, kind):
     for trace, at in rows:
         by_trace.setdefault(f"t{trace}", []).append(at)
     first = min(at for _, at in rows)
-    cut = {name: (min(at) // 1 if kind == "own" else first) for name, at in by_trace.items()}
     for number, name in enumerate(data.names.traces):
-        at = by_trace[name]
-        wanted = (
-            [*range(len(set(at)))]
-            if kind == "events"
-            else sorted({(one - cut[name]) // minutes for one in at})
-        )
+        times = sorted(set(by_trace[name]))
+        cut = times[0] if kind == "own" else first
+        wanted = sorted({(one - cut) // minutes for one in times})
+        if kind == "events":
+            wanted = [*range(len(times))]
+            shown = [data.names.when(number, step) for step in wanted]
+            assert [np.datetime64(one) for one in shown] == [
+                begin + np.timedelta64(one, "m") for one in times
+            ]
         assert true_at(data)[number] == wanted
-        for step in wanted if kind == "events" else []:
-            shown = data.names.when(number, step)
-            assert np.datetime64(shown) == begin + np.timedelta64(sorted(set(at))[step], "m")
 
 
 @pytest.mark.parametrize(

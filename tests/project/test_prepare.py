@@ -131,7 +131,7 @@ def test_errors_say_the_line(tmp_path: Path) -> None:
     ("change", "message"),
     [
         ({"[data]": '[data]\ntest = ["more.csv"]', "train = 0.8\n": ""}, "no files of test facts"),
-        ({"[data]": '[data]\nstep = "1h"'}, "the beginning of the first step must be given"),
+        ({"[data]": '[data]\nstep = "1h"'}, "needs the beginning of its first step"),
         ({'trace = "site"': ""}, "has no trace, but each entity of sort 'pump' belongs"),
         ({'trace = "site"\npredicates': 'trace = "place"\npredicates'}, "no column 'place'"),
     ],

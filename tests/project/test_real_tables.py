@@ -110,7 +110,8 @@ def test_a_damaged_origin_is_refused():
     model = trained(HOURS, step="1h")
     tensors, domain = pack_world(model.world)
     clock = domain["clock"]
-    for wrong in (None, 7, {}, clock | {"begins": []}, clock | {"begins": ["noon"]}):
+    damaged: tuple[Any, ...] = (None, 7, {}, clock | {"begins": []}, clock | {"begins": ["noon"]})
+    for wrong in damaged:
         with pytest.raises((ValueError, KeyError, DataError)):
             unpack_world(tensors, domain | {"clock": wrong}, model.world.source, model.config)
     shared = trained(HOURS, step="1h", clock="shared")
