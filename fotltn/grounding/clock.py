@@ -198,13 +198,12 @@ class Clock:
             return _measured(column)
         if holds_stamps(column):
             at, valid, zoned = typed_instants(column)
-            empty = ~valid
         else:
             text = _texts(column)
             valid = pc.is_valid(text).to_numpy()
             at = by_word(text, instants, NO_TIME)
             zoned = by_word(text, with_zone, False)
-        wrong = valid & (empty | (at < _FIRST) | (at > _LAST))
+        wrong = valid & ((at < _FIRST) | (at > _LAST))  # NO_TIME is before the first, too
         return self._on_line(Readings(at, valid, wrong, zoned, np.zeros(len(at), dtype=bool)))
 
     def _on_line(self, read: Readings) -> Readings:

@@ -86,12 +86,12 @@ def _of_text(column: pa.ChunkedArray) -> Decimals:
     trimmed = pc.utf8_trim_whitespace(column)
     valid = pc.and_(pc.is_valid(trimmed), pc.not_equal(pc.fill_null(trimmed, ""), "")).to_numpy()
     matched = pc.extract_regex(trimmed, _PLAIN)
-    whole, fraction = (pc.fill_null(pc.struct_field(matched, part), "") for part in (0, 1))
+    before_point, fraction = (pc.fill_null(pc.struct_field(matched, part), "") for part in (0, 1))
     places: Ints = pc.utf8_length(fraction).to_numpy().astype(np.int64)
-    written = pc.utf8_ltrim(pc.binary_join_element_wise(whole, fraction, ""), "0")
+    written = pc.utf8_ltrim(pc.binary_join_element_wise(before_point, fraction, ""), "0")
     length: Ints = pc.utf8_length(written).to_numpy()
     rounded = (length >= _ROUNDED) & (length <= _FLOAT) & (places > 0)
-    before = int(pc.max(pc.utf8_length(whole)).as_py() or 0)
+    before = int(pc.max(pc.utf8_length(before_point)).as_py() or 0)
     most = min(int(places.max(initial=0)), DIGITS - before)
     simple = valid & pc.is_valid(matched).to_numpy() & (places <= most)
     read = {int(row): _python(trimmed[int(row)].as_py()) for row in np.flatnonzero(valid & ~simple)}
@@ -146,20 +146,20 @@ def _of_floats(column: pa.ChunkedArray) -> Decimals:
     for count in range(DIGITS + 1):
         scaled = np.rint(values[open_rows] * 10.0**count)
         back = (scaled / 10.0**count).astype(narrow.dtype)
-        found = (np.abs(scaled) < 2**53) & (back == narrow[open_rows])
-        rows = open_rows[found]
-        units[rows], digits[rows] = scaled[found].astype(np.int64), count
-        open_rows = open_rows[~found]
+        exact = (np.abs(scaled) < 2**53) & (back == narrow[open_rows])
+        rows = open_rows[exact]
+        units[rows], digits[rows] = scaled[exact].astype(np.int64), count
+        open_rows = open_rows[~exact]
         if not len(open_rows):
             break
     for row in open_rows:  # with more digits than whole numbers below 2**53 have
         shortest = Decimal(str(narrow[row])) if wrong[row] == 0 else Decimal(0)
         places = min(-_exponent(shortest), DIGITS)
-        whole = round(shortest.scaleb(places))
-        if abs(whole) > _LIMIT:
+        scaled_up = round(shortest.scaleb(places))
+        if abs(scaled_up) > _LIMIT:
             wrong[row] = True
         else:
-            digits[row], units[row] = places, whole
+            digits[row], units[row] = places, scaled_up
     rounded = (digits > 0) & (np.abs(units) >= 10 ** (_ROUNDED - 1))
     before = len(str(int(np.abs(values).max(initial=0))))
     most = min(int(digits.max(initial=0)), max(0, DIGITS - before))

@@ -18,7 +18,7 @@ from fotltn.grounding.frames import Source, read_sources
 from fotltn.grounding.long import collect_long
 from fotltn.grounding.merge import Conflict, Tally, lengths, localise, spread, unique
 from fotltn.grounding.read import TablePlace
-from fotltn.grounding.timeline import TimedTable, Timeline, on_clock
+from fotltn.grounding.timeline import StepTimes, TimedTable, on_clock
 from fotltn.logic.signature import Signature
 from fotltn.semantics.tables import Names
 
@@ -50,7 +50,7 @@ class Facts:
     warnings: tuple[Diagnostic, ...] = ()
     local: dict[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
     present: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    timeline: Timeline | None = None
+    timeline: StepTimes | None = None
     room: dict[str, int] = field(default_factory=dict)
     tested: dict[str, Bools] = field(default_factory=dict)
 
@@ -75,7 +75,7 @@ def read_facts(
     horizon: int | None = None,
     local: Sequence[str] = (),
     on_conflict: Conflict = "error",
-    clock: Clock | Timeline | None = None,
+    clock: Clock | StepTimes | None = None,
 ) -> Facts:
     """Read facts from CSV or Parquet files, or data frames.
 

@@ -47,7 +47,7 @@ from fotltn.grounding.clock import Clock
 from fotltn.grounding.dense import present
 from fotltn.grounding.facts import Facts
 from fotltn.grounding.features import Features
-from fotltn.grounding.timeline import Timeline
+from fotltn.grounding.timeline import StepTimes
 from fotltn.logic.signature import Signature
 from fotltn.strict_json import read_json
 
@@ -219,7 +219,7 @@ def write_block(
     _write(place / _TRACES, {"name": list(facts.traces), "length": lengths})
     if facts.timeline is not None and facts.timeline.origin is None:
         stored = json.dumps(facts.timeline.as_dict(facts.traces))
-        (place / _TIMES).write_text(stored, "utf-8")
+        write_files({place / _TIMES: stored.encode()})
     if facts.local:
         named = [
             (sort, trace, name)
@@ -267,14 +267,14 @@ def write_block(
     return count
 
 
-def _timeline(folder: Path, clock: Clock, traces: Sequence[str]) -> Timeline:
+def _timeline(folder: Path, clock: Clock, traces: Sequence[str]) -> StepTimes:
     """Read where the steps of the traces of a block are in time."""
     if clock.kind == "shared":
-        return Timeline.shared(clock)
+        return StepTimes.shared(clock)
     path = folder / _TIMES
     try:
         stored = read_json(read_file(path, limit=_MOST, links=True))
-        return Timeline.of(clock, stored, traces)
+        return StepTimes.of(clock, stored, traces)
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}") from None
     except (KeyError, TypeError, ValueError) as error:

@@ -47,7 +47,7 @@ class TimedTable(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Timeline:
+class StepTimes:
     """Where the steps of each trace are in time.
 
     Args:
@@ -68,7 +68,7 @@ class Timeline:
     digits: int = 0
 
     @classmethod
-    def shared(cls, clock: Clock) -> Timeline:
+    def shared(cls, clock: Clock) -> StepTimes:
         """Return the timeline of a shared clock with an origin."""
         read = clock.read(pa.chunked_array([[clock.origin]]))
         digits = _digits(clock, [read])
@@ -124,11 +124,11 @@ class Timeline:
         if read.rounded.any():
             missing = (steps + 1) * size.numerator - since
             steps = steps + (missing <= size.numerator // _CLOSE)
-        found: Ints = np.where(known, np.clip(steps, -1, _LARGE), -1).astype(np.int64)
-        return found
+        numbered: Ints = np.where(known, np.clip(steps, -1, _LARGE), -1).astype(np.int64)
+        return numbered
 
     def _events(self, at: Ints, traces: Ints, names: Sequence[str]) -> Ints:
-        found = np.full(len(at), -1, dtype=np.int64)
+        places_of_rows = np.full(len(at), -1, dtype=np.int64)
         order = np.argsort(traces, kind="stable")
         ends = np.searchsorted(traces[order], np.arange(-1, len(names)), side="right")
         for number, name in enumerate(names):
@@ -136,8 +136,8 @@ class Timeline:
             times = np.array(self.moments.get(name, ()), dtype=np.int64)
             if len(rows) and len(times):
                 places = np.minimum(np.searchsorted(times, at[rows]), len(times) - 1)
-                found[rows] = np.where(times[places] == at[rows], places, -1)
-        return found
+                places_of_rows[rows] = np.where(times[places] == at[rows], places, -1)
+        return places_of_rows
 
     # --- what a model keeps -----------------------------------------------------------------------
 
@@ -151,7 +151,7 @@ class Timeline:
         return {**said, "begins": [self.begins.get(name) for name in traces]}
 
     @classmethod
-    def of(cls, clock: Clock, stored: Mapping[str, Any], traces: Sequence[str]) -> Timeline:
+    def of(cls, clock: Clock, stored: Mapping[str, Any], traces: Sequence[str]) -> StepTimes:
         """Restore a timeline from what `as_dict` returned.
 
         Raises:
@@ -178,13 +178,13 @@ def _whole(value: object) -> int:
 
 
 def on_clock(
-    collector: Collector, given: Clock | Timeline, tables: Sequence[TimedTable]
-) -> tuple[Timeline, list[tuple[TablePlace, pa.Table]]]:
+    collector: Collector, timing: Clock | StepTimes, tables: Sequence[TimedTable]
+) -> tuple[StepTimes, list[tuple[TablePlace, pa.Table]]]:
     """Replace the times of tables by step numbers; also return where the steps are in time.
 
     Args:
         collector: receives the errors.
-        given: how times map to steps, or where the steps already are.
+        timing: how times map to steps, or where the steps already are.
         tables: the tables.
 
     Raises:
@@ -197,7 +197,7 @@ def on_clock(
         if column is not None and table.column_names.count(column) == 1
     }
     columns = {n: plain_times(tables[n].place, tables[n].table, c) for n, c in timed.items()}
-    clock = given if isinstance(given, Clock) else given.clock
+    clock = timing if isinstance(timing, Clock) else timing.clock
     if clock.step is None:
         clock = replace(clock, step=_step_of_events(columns.values()))
     readings: dict[int, Readings] = {}
@@ -215,7 +215,7 @@ def on_clock(
         raise DataError(*collector.shown())
     names = names or [_ONLY]
     rows = {n: np.where(of < 0, 0, of) if names == [_ONLY] else of for n, of in rows.items()}
-    timeline = _begun(clock, readings, rows, names) if isinstance(given, Clock) else given
+    timeline = _begun(clock, readings, rows, names) if isinstance(timing, Clock) else timing
     complaints.coarse(readings, timeline)
     done = [(place, table) for place, table, _, _ in tables]
     for number, column in timed.items():
@@ -244,18 +244,18 @@ def _step_of_events(columns: Any) -> str:
 def _traces(tables: Sequence[TimedTable]) -> tuple[list[str], list[Ints]]:
     """Return the names of traces, and for each table the number of each row's trace, or -1."""
     numbered: dict[str, int] = {}
-    found = []
+    of_tables = []
     for place, table, _, column in tables:
         if column is None or table.column_names.count(column) != 1:
-            found.append(np.full(table.num_rows, -1, dtype=np.int64))
+            of_tables.append(np.full(table.num_rows, -1, dtype=np.int64))
             continue
         words, codes = encode(as_text(place, table.select([column])).column(column))
         of_words = [
             -1 if word is None else numbered.setdefault(word, len(numbered))
             for word in words.to_pylist()
         ]
-        found.append(np.array([*of_words, -1], dtype=np.int64)[codes])
-    return [*numbered], found
+        of_tables.append(np.array([*of_words, -1], dtype=np.int64)[codes])
+    return [*numbered], of_tables
 
 
 def trace_rows(place: TablePlace, table: pa.Table, column: str | None) -> tuple[list[str], Ints]:
@@ -289,17 +289,17 @@ def _scaled(read: Readings, digits: int) -> Readings:
 
 def _begun(
     clock: Clock, readings: Mapping[int, Readings], rows: Mapping[int, Ints], names: Sequence[str]
-) -> Timeline:
+) -> StepTimes:
     """Return where the steps of traces are, from their times."""
     if clock.kind == "shared" and clock.origin is not None:
-        return Timeline.shared(clock)
+        return StepTimes.shared(clock)
     digits = _digits(clock, [*readings.values()])
     at = [_scaled(read, digits).at[read.good] for read in readings.values()]
     of = [rows[number][read.good] for number, read in readings.items()]
     zoned = any(bool(read.zoned[read.good].any()) for read in readings.values())
     times = np.concatenate([np.zeros(0, np.int64), *at])
     traces = np.concatenate([np.zeros(0, np.int64), *of])
-    made = Timeline(clock, zoned=zoned, digits=digits)
+    made = StepTimes(clock, zoned=zoned, digits=digits)
     if clock.kind == "events":
         order = np.lexsort((times, traces))
         times, traces = times[order], traces[order]
@@ -359,7 +359,7 @@ class _Complaints:
         """Report times without a zone if other times have one, and the reverse."""
         if self.clock.timezone is not None or self.clock.measured:
             return
-        origin = None if self.clock.origin is None else Timeline.shared(self.clock).zoned
+        origin = None if self.clock.origin is None else StepTimes.shared(self.clock).zoned
         usual, others = origin, "other times" if origin is None else "the origin"
         for i, read in readings.items():
             good = np.flatnonzero(read.good)
@@ -379,7 +379,7 @@ class _Complaints:
                 hint = 'name its trace; or set clock = "shared", if all traces have one clock'
                 self._say(i, row, "{cell} names no trace, and each trace has its own clock", hint)
 
-    def coarse(self, readings: Mapping[int, Readings], timeline: Timeline) -> None:
+    def coarse(self, readings: Mapping[int, Readings], timeline: StepTimes) -> None:
         """Report times of a type whose numbers are further apart than steps."""
         size = timeline.clock.size
         for i, read in readings.items():
@@ -395,7 +395,7 @@ class _Complaints:
                 "give times as text or whole numbers, or as numbers of a type with more digits",
             )
 
-    def outside(self, i: int, timeline: Timeline, steps: Ints, valid: Bools) -> None:
+    def outside(self, i: int, timeline: StepTimes, steps: Ints, valid: Bools) -> None:
         """Report times that are before the origin, or too far after it."""
         begin = "the first time of its trace"
         if timeline.common is not None:

@@ -20,7 +20,7 @@ from fotltn.grounding.frames import Source, read_sources
 from fotltn.grounding.labels import Labels
 from fotltn.grounding.measures import Entity, Measure
 from fotltn.grounding.read import TablePlace, as_text
-from fotltn.grounding.timeline import Timeline, trace_rows
+from fotltn.grounding.timeline import StepTimes, trace_rows
 from fotltn.grounding.wide import Wide
 from fotltn.learn.objective import predicted
 from fotltn.project.api import FitSettings, belongs, train
@@ -369,7 +369,7 @@ def _numbered(text: pa.Table, column: str | None, numbers: Mapping[str, int], ro
 
 
 def _times(
-    place: TablePlace, table: pa.Table, column: str, trace: str | None, timeline: Timeline | None
+    place: TablePlace, table: pa.Table, column: str, trace: str | None, timeline: StepTimes | None
 ) -> Numbers:
     """Return the time point of each row, converted by the clock if there is one."""
     if timeline is None:

@@ -22,7 +22,7 @@ from fotltn.grounding.dense import MAX_CELLS
 from fotltn.grounding.facts import Facts
 from fotltn.grounding.features import Features
 from fotltn.grounding.labels import Labels
-from fotltn.grounding.timeline import Timeline
+from fotltn.grounding.timeline import StepTimes
 from fotltn.learn.fit import Epoch
 from fotltn.learn.progress import EpochHistory
 from fotltn.learn.store import below, package_version
@@ -220,20 +220,20 @@ def _facts(domain: Mapping[str, Any], signature: Signature) -> Facts:
     )
 
 
-def _kept(timeline: Timeline, traces: Sequence[str]) -> dict[str, Any]:
+def _kept(timeline: StepTimes, traces: Sequence[str]) -> dict[str, Any]:
     """Return where the steps are in time, as far as the settings do not say."""
     origin = timeline.origin
     return {"clock": timeline.as_dict(traces)} if origin is None else {"origin": origin}
 
 
-def _timeline(domain: Mapping[str, Any], config: Config, traces: Sequence[str]) -> Timeline | None:
+def _timeline(domain: Mapping[str, Any], config: Config, traces: Sequence[str]) -> StepTimes | None:
     """Restore where the steps of traces are in time."""
     clock = config.data.timing
     if clock is None:
         return None
     if clock.kind == "shared":
-        return Timeline.shared(replace(clock, origin=_typed(domain, "origin", str)))
-    return Timeline.of(clock, _typed(domain, "clock", dict), traces)
+        return StepTimes.shared(replace(clock, origin=_typed(domain, "origin", str)))
+    return StepTimes.of(clock, _typed(domain, "clock", dict), traces)
 
 
 class _CheckedTensors:

@@ -15,7 +15,7 @@ import fotltn
 from fotltn import DataError, Wide
 from fotltn.grounding.clock import SAY_STEP, Clock, clock_of
 from fotltn.grounding.facts import read_facts
-from fotltn.grounding.timeline import Timeline
+from fotltn.grounding.timeline import StepTimes
 from fotltn.grounding.wide import read_wide
 from tests.grounding.common import SIGNATURE, rows, write
 
@@ -23,7 +23,7 @@ UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86400, "w": 604800}
 NEW_YORK = "America/New_York"
 
 
-def steps(cells: Any, **clock: Any) -> tuple[list[int], Timeline]:
+def steps(cells: Any, **clock: Any) -> tuple[list[int], StepTimes]:
     """The numbers of times of a wide table, and where they are in time."""
     table = pa.table({"who": [f"e{i}" for i in range(len(cells))], "t": cells})
     wide = Wide(table, "agent", "who", time="t", presence="Stop")
@@ -138,7 +138,7 @@ def test_days_are_days_where_the_clock_is_put_forward():
 
 def test_times_are_shown_as_they_are_counted():
     def shown(step: str, origin: str, zone: str | None = None) -> list[str]:
-        return [Timeline.shared(Clock(step, origin, zone)).text(n, "") for n in (0, 1, 2)]
+        return [StepTimes.shared(Clock(step, origin, zone)).text(n, "") for n in (0, 1, 2)]
 
     assert shown("1d", "2013-01-31") == ["2013-01-31", "2013-02-01", "2013-02-02"]
     assert shown("1d", "2013-01-31T06:00")[1] == "2013-02-01T06:00"
@@ -151,7 +151,7 @@ def test_times_are_shown_as_they_are_counted():
     assert shown("1h", "2013-03-10T01:00", NEW_YORK)[1] == "2013-03-10T03:00-04:00"
     assert shown("0.5s", "2013-01-31")[1] == "2013-01-31T00:00:00.500000"
     assert shown("0.1", "1.5") == ["1.5", "1.6", "1.7"]
-    assert Timeline.shared(Clock("1w", "9999-12-01")).text(9, "") == ""
+    assert StepTimes.shared(Clock("1w", "9999-12-01")).text(9, "") == ""
 
 
 @pytest.mark.parametrize("step", [0.1, 0.3, 2, 1e-3, 7.5])

@@ -10,7 +10,7 @@ import pytest
 
 import fotltn
 from fotltn.errors import DataError
-from fotltn.grounding.timeline import Timeline
+from fotltn.grounding.timeline import StepTimes
 from fotltn.project.config import config_of
 from fotltn.project.stored import pack_world, unpack_world
 from fotltn.project.toml import parse_toml
@@ -135,7 +135,7 @@ def test_the_settings_of_times():
         config = read(f'step = "15min"\norigin = {origin}\n')
         again = config_of(parse_toml(show_config(config), "again"), Path())
         assert again == config
-        line = Timeline.shared(config.data.timing)
+        line = StepTimes.shared(config.data.timing)
         read_one = line.clock.read(_cells("2013-01-01T01:00"))
         assert line.steps(read_one, np.zeros(1, np.int64), [""]).tolist() == [4]
     assert read("step = 0.5").data.step == "0.5"
