@@ -15,7 +15,7 @@ from collections.abc import Callable
 import torch
 
 import fotltn
-from fotltn.evaluation import compile_for
+from fotltn.engine import compile_for
 from fotltn.semantics.config import STABLE_PRODUCT
 
 ENTITIES, STEPS, ROUNDS, CALLS = 4, 12, 300, 4

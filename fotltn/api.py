@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 
+import torch
 from torch import Tensor
 
 from fotltn.analysis.truncation import End
@@ -14,7 +15,15 @@ from fotltn.analysis.view import View
 from fotltn.arguments import AnyPath, names_of, public
 from fotltn.data import AnyFacts, is_by_name, tables_of
 from fotltn.errors import DataError, SemanticsError, missing
-from fotltn.evaluation import Evaluator, Time, evaluate_core, over_traces, present, time_point
+from fotltn.evaluation import (
+    Evaluator,
+    Time,
+    defined,
+    evaluate_core,
+    over_traces,
+    present,
+    time_point,
+)
 from fotltn.logic.check import (
     CheckedAxiom,
     CheckedFormula,
@@ -97,7 +106,8 @@ def evaluate(
     Returns:
         A tensor of shape `(trace, *variables, time)`. The free variables are in order of
         appearance, a single trace has no axis, and time has one with `at="all"` only. Points
-        beyond the end of a trace are NaN, or False if crisp.
+        beyond the end of a trace, and those at which an entity is absent that the formula needs,
+        are NaN, or False if crisp.
 
     Raises:
         LimitError: the formula does not fit the budget.
@@ -118,7 +128,11 @@ def evaluate(
     )  # fmt: skip
     # Copy it: the value of an atom is its table, which the caller must not overwrite.
     when: Time = "all" if point is None else point
-    return present(value, checked.free, tables, at=when, batched=not tables.single).clone()
+    result = present(value, checked.free, tables, at=when, batched=not tables.single)
+    if (where := defined(checked.formula, tables, budget)) is None:
+        return result.clone()
+    counts = present(where, checked.free, tables, at=when, batched=not tables.single)
+    return torch.where(counts, result, False if meaning.boolean else torch.nan)
 
 
 def _on(

@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -283,6 +284,49 @@ def compile_formulas(
         raise SemanticsError(f"the engine computes degrees, not the truth of '{semantics.name}'")
     expressions = {n: optimize(lower(f, signature, semantics, at=at)) for n, f in formulas.items()}
     return Program(dict(formulas), share(expressions), semantics, at)
+
+
+def compile_for(
+    formulas: Mapping[str, c.Formula], tables: Tables, semantics: Semantics, at: int | None
+) -> Program:
+    """Compile formulas for tables; programs are cached for other tables of the same kind."""
+    signature = as_given(formulas, tables)
+    predicates = tuple(signature.predicates.values())
+    return _program(
+        tuple(formulas.items()), predicates, tuple(signature.functions.values()), semantics, at
+    )
+
+
+@lru_cache(maxsize=64)
+def _program(
+    formulas: tuple[tuple[str, c.Formula], ...],
+    predicates: tuple[PredicateDecl, ...],
+    functions: tuple[FunctionDecl, ...],
+    semantics: Semantics,
+    at: int | None,
+) -> Program:
+    signature = Signature(
+        predicates={decl.name: decl for decl in predicates},
+        functions={decl.name: decl for decl in functions},
+    )
+    return compile_formulas(dict(formulas), signature, semantics, at=at)
+
+
+def planned(
+    formulas: Mapping[str, c.Formula],
+    signature: Signature,
+    semantics: Semantics,
+    sizes: Sizes,
+    *,
+    at: int | None = 0,
+    budget: int = BUDGET,
+) -> Plan:
+    """Return the plan for formulas on data of given sizes; nothing is evaluated.
+
+    Raises:
+        LimitError: with the name of a formula that does not fit the budget.
+    """
+    return compile_formulas(formulas, signature, semantics, at=at).plan(sizes, budget=budget)
 
 
 def with_gradients(value: Value, predicates: Iterable[str], tables: Tables) -> Value:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import Literal
 
 import torch
@@ -16,9 +15,7 @@ from fotltn.engine import (
     Compiled,
     InBlocks,
     Prepared,
-    Program,
-    as_given,
-    compile_formulas,
+    compile_for,
     compiled,
     same_places,
     sizes_of,
@@ -26,23 +23,28 @@ from fotltn.engine import (
 )
 from fotltn.errors import DataError, LimitError, SemanticsError
 from fotltn.logic import core as c
-from fotltn.logic.parts import predicates_in
-from fotltn.logic.signature import Signature
+from fotltn.logic.parts import free_axes, predicates_in
+from fotltn.logic.presence import Presence, at_once, relative
 from fotltn.plan.blocks import Costs, layout
 from fotltn.plan.build import BUDGET
 from fotltn.plan.cost import called, check_peak
-from fotltn.plan.plan import Plan
-from fotltn.plan.sizes import Sizes
 from fotltn.semantics import crisp_rows, reference
 from fotltn.semantics.by_trace import joined_values, shared
-from fotltn.semantics.config import Semantics
+from fotltn.semantics.config import CRISP, Semantics
 from fotltn.semantics.logspace import to_log
 from fotltn.semantics.operators import operators
 from fotltn.semantics.sparse import SparseTable
 from fotltn.semantics.tables import Tables, Value
-from fotltn.syntax.theory import FunctionDecl, PredicateDecl
 
 Time = int | Literal["all"]
+
+
+def defined(formula: c.Formula, tables: Tables, budget: int = BUDGET) -> Value | None:
+    """Return where the entities are present that a formula needs; None if it is everywhere."""
+    needs = relative(formula, tables.presence).defined
+    if needs == c.Truth(True):
+        return None
+    return evaluate_core(needs, tables, CRISP, budget=budget)
 
 
 def evaluate_core(
@@ -138,6 +140,7 @@ class Evaluator:
     threshold: float | None = None
     engine: bool = True
     _ready: dict[int, _Ready] = field(default_factory=dict)
+    _apart: dict[Presence, Evaluator] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Raise an error for settings that cannot be compiled."""
@@ -155,6 +158,18 @@ class Evaluator:
         Raises:
             LimitError: the formulas do not fit the budget.
         """
+        if tables.presence:
+            return self._relative(tables.presence)._values(tables, key)
+        return self._values(tables, key)
+
+    def _relative(self, presence: Presence) -> Evaluator:
+        """The same for formulas without presence, which share its plans."""
+        if presence not in self._apart:
+            formulas = {n: _relative(f, presence, self.at) for n, f in self.formulas.items()}
+            self._apart[presence] = replace(self, formulas=formulas, _ready={})
+        return self._apart[presence]
+
+    def _values(self, tables: Tables, key: int | None) -> dict[str, Value]:
         if self.semantics.boolean:
             return self._truths(tables)
         if not self.engine:
@@ -162,7 +177,7 @@ class Evaluator:
         ready = None if key is None else self._ready.get(key)
         if ready is None or not ready.fits(tables):
             run, facts = self._prepare(tables), _facts(tables)
-            ready = _Ready(run, _layout_of(tables), tables.lengths, facts)
+            ready = _Ready(run, _layout_of(tables), tables.lengths, facts, tables.present)
             if key is not None:
                 self._ready[key] = ready
         return ready.run(tables)
@@ -185,7 +200,8 @@ class Evaluator:
 
     def explain(self, key: int = 0) -> str:
         """Return the cached plan for a part of the data, as text; the equations have no plan."""
-        run = self._ready[key].run if key in self._ready else None
+        ready = {k: r for one in (self, *self._apart.values()) for k, r in one._ready.items()}
+        run = ready[key].run if key in ready else None
         match run:
             case Prepared() | Compiled():
                 return run.plan.explain()
@@ -249,11 +265,13 @@ class _Ready:
     layout: tuple[object, ...]
     lengths: Tensor
     facts: dict[str, SparseTable | Tensor]
+    present: Mapping[str, Tensor]
 
     def fits(self, tables: Tables) -> bool:
         """Return whether tables differ only in degrees, or in lengths if those do not matter."""
         return (
             self.layout == _layout_of(tables)
+            and (tables.present is self.present or not (tables.present or self.present))
             and self._same_lengths(tables.lengths)
             and all(self._same_facts(name, table) for name, table in _facts(tables).items())
         )
@@ -273,6 +291,14 @@ class _Ready:
             return False
         degrees_may_differ = isinstance(self.run, Prepared) and name not in self.run.guards
         return degrees_may_differ and same_places(table, old)
+
+
+def _relative(formula: c.Formula, presence: Presence, at: int | None) -> c.Formula:
+    """Return a formula's value where it is defined; a statement is true where it is not."""
+    defined, value = relative(formula, presence)
+    if at == 0 and defined != c.Truth(True) and not free_axes(formula):
+        return at_once(value, defined, neutral=True)
+    return value
 
 
 def _layout_of(tables: Tables) -> tuple[object, ...]:
@@ -318,49 +344,6 @@ def over_traces(values: Tensor, semantics: Semantics) -> Tensor:
         return values.amin(-1)
     plain = replace(semantics, epsilon=0.0, log_space=False)
     return operators(plain).quantify(values, True, [values.dim() - 1])
-
-
-def compile_for(
-    formulas: Mapping[str, c.Formula], tables: Tables, semantics: Semantics, at: int | None
-) -> Program:
-    """Compile formulas for tables; programs are cached for other tables of the same kind."""
-    signature = as_given(formulas, tables)
-    predicates = tuple(signature.predicates.values())
-    return _program(
-        tuple(formulas.items()), predicates, tuple(signature.functions.values()), semantics, at
-    )
-
-
-@lru_cache(maxsize=64)
-def _program(
-    formulas: tuple[tuple[str, c.Formula], ...],
-    predicates: tuple[PredicateDecl, ...],
-    functions: tuple[FunctionDecl, ...],
-    semantics: Semantics,
-    at: int | None,
-) -> Program:
-    signature = Signature(
-        predicates={decl.name: decl for decl in predicates},
-        functions={decl.name: decl for decl in functions},
-    )
-    return compile_formulas(dict(formulas), signature, semantics, at=at)
-
-
-def planned(
-    formulas: Mapping[str, c.Formula],
-    signature: Signature,
-    semantics: Semantics,
-    sizes: Sizes,
-    *,
-    at: int | None = 0,
-    budget: int = BUDGET,
-) -> Plan:
-    """Return the plan for formulas on data of given sizes; nothing is evaluated.
-
-    Raises:
-        LimitError: with the name of a formula that does not fit the budget.
-    """
-    return compile_formulas(formulas, signature, semantics, at=at).plan(sizes, budget=budget)
 
 
 def time_point(at: object, tables: Tables) -> int:

@@ -38,6 +38,7 @@ class Op(StrEnum):
     GODEL_NOT = "godel-not"  # 1 if u = 0 else 0
     GODEL_IMPLIES = "godel-implies"  # 1 if u <= v else v
     GOGUEN = "goguen"  # 1 if u <= v else v / u
+    RATIO = "ratio"  # u / v, or 0 if v = 0, where v is a number of points
 
 
 class Expr(Node):

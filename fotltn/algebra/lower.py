@@ -7,7 +7,7 @@ from typing import assert_never
 
 from fotltn.algebra import expr as e
 from fotltn.logic import core as c
-from fotltn.logic.parts import changes
+from fotltn.logic.parts import changes, conjuncts
 from fotltn.logic.signature import Signature
 from fotltn.semantics.config import (
     Aggregation,
@@ -99,10 +99,11 @@ class _Lowering:
                 )
             case c.Shift(_, steps, past, weak):
                 return e.TimeShift(parts[0], steps, past, float(weak))
-            case c.Aggregate(universal, _, window, past):
+            case c.Aggregate(universal, _, window, past, guard):
                 how = self.s.always if universal else self.s.eventually
+                counts = None if guard is None else self.crisp(guard)
                 return self.aggregate(
-                    how, universal, parts[0], lambda k, x: e.Scan(k, x, window, past)
+                    how, universal, parts[0], lambda k, x: _scan(k, x, window, past, counts)
                 )
             case c.Until(dual, _, _, window, past):
                 a, b = (self.negate(p) for p in parts) if dual else parts
@@ -114,6 +115,11 @@ class _Lowering:
     def changes(self, *roots: c.Core) -> bool:
         """Whether any of the formulas or terms depends on time."""
         return changes(self.signature, *roots)
+
+    def crisp(self, guard: c.Formula) -> e.Expr:
+        """Return a guard as 1 or 0; each part apart, because parts depend on few variables."""
+        parts = tuple(e.Data(part, self.changes(part), crisp=True) for part in conjuncts(guard))
+        return parts[0] if len(parts) == 1 else e.Product(parts)
 
     def low(self, x: e.Expr) -> e.Expr:
         """Apply π₀, which keeps degrees away from 0."""
@@ -189,3 +195,23 @@ class _Lowering:
             return reduce(_FOLDS[norm], x)
         lost = reduce(e.Reduction.SUM, complement(x))
         return e.Pointwise(e.Op.POSITIVE, (complement(lost), e.Scalar(0.0)))
+
+
+def _scan(
+    kind: e.Reduction, x: e.Expr, window: c.Window, past: bool, counts: e.Expr | None
+) -> e.Expr:
+    """Reduce over a window; only over the points that count, if that is given, as 1 or 0."""
+    if counts is None:
+        return e.Scan(kind, x, window, past)
+    weighed = e.Product((counts, x))
+    match kind:
+        case e.Reduction.MEAN:
+            total = e.Scan(e.Reduction.SUM, weighed, window, past)
+            return e.Pointwise(e.Op.RATIO, (total, e.Scan(e.Reduction.SUM, counts, window, past)))
+        case e.Reduction.SUM | e.Reduction.MAXIMUM:
+            return e.Scan(kind, weighed, window, past)
+        case e.Reduction.PRODUCT | e.Reduction.MINIMUM:
+            others = e.Pointwise(e.Op.PLUS, (weighed, complement(counts)))
+            return e.Scan(kind, others, window, past)
+        case _:
+            assert_never(kind)

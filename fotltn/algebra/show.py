@@ -69,7 +69,7 @@ def core_text(node: c.AnyTerm | c.AnyFormula, below: list[str]) -> str:
             return f"{'W' * weak}{'Y' if past else 'X'}[{steps}] {below[0]}"
         case c.Aggregate(universal, _, window, past):
             name = {(0, 0): "F", (1, 0): "G", (0, 1): "O", (1, 1): "H"}[universal, past]
-            return f"{name}{window_text(window)} {below[0]}"
+            return f"{name}{window_text(window)} {' : '.join(below[::-1])}"
         case c.Until(dual, _, _, window, past):
             name = {(0, 0): "U", (1, 0): "R", (0, 1): "S", (1, 1): "T"}[dual, past]
             return f"({below[0]} {name}{window_text(window)} {below[1]})"

@@ -76,7 +76,7 @@ def _exponent(cells: Cells) -> float | None:
         return None
     if not isinstance(semantics.forall, PMean) or math.isinf(semantics.forall.p):
         return None
-    if any(isinstance(layer, c.Quantifier) and layer.guard is not None for layer in layers):
+    if any(layer.guard is not None for layer in cells.counting(cells.prefix).layers):
         return None
     times = [isinstance(layer, c.Aggregate) for layer in layers]
     in_order = times == sorted(times)

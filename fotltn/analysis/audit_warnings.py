@@ -210,7 +210,7 @@ def _sum(node: c.Formula, cells: Cells) -> tuple[int, float]:
 def _part_sum(cells: Cells, part: BindingPart = WHOLE) -> tuple[int, float]:
     count, total = 0, 0.0
     for block in erring(cells, Errors(ErrorMeasure.MEAN), part=part):
-        true = block.values["truth"] & (block.weight > 0)  # inside the trace
+        true = block.values["truth"] & block.counts
         count += int(true.sum())
         total += float((block.values["degree"] * true).sum())
     return count, total

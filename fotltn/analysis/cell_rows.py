@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fotltn.analysis.cell_weights import weights
 from fotltn.analysis.cells import Cell, Cells
-from fotltn.analysis.presence import present_where_used
+from fotltn.analysis.presence import guarded, needs
 from fotltn.logic import core as c
 from fotltn.logic.parts import conjuncts
 from fotltn.logic.prefix import Prefix
@@ -28,7 +28,7 @@ class CellRows:
         truths: computes the truth of formulas.
         axes: the axes of the bindings.
         there: the cells inside their traces, whose guards are true.
-        counted: the cells among these whose entities are present when they are used.
+        counted: the cells among these at which the formula is defined.
         known: the truth of formulas so far.
     """
 
@@ -104,7 +104,7 @@ def cell_rows(
     times = [i for i, layer in enumerate(layers.layers) if isinstance(layer, c.Aggregate)]
     guards = {
         i: layer.guard
-        for i, layer in enumerate(layers.layers)
+        for i, layer in enumerate(guarded(layers.layers, cells.boolean))
         if isinstance(layer, c.Quantifier) and layer.guard is not None
     }
     if len(times) > 1 and any(i < times[-1] for i in guards):
@@ -125,8 +125,8 @@ def cell_rows(
             where = truths.over_time(lambda u, _: u[..., :1].expand_as(u), where)
         there = truths.both(there, where)
     counted = there
-    for mask in present_where_used(axes, layers.body, tables):
-        counted = truths.both(counted, truths.dense(mask))
+    for need in needs(axes, layers.body, tables):
+        counted = truths.both(counted, truth(need, truths))
     return CellRows(truths, axes, there, counted)
 
 

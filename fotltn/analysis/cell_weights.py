@@ -6,6 +6,7 @@ its share of that mean, whatever guards, windows and lengths of traces there are
 
 from __future__ import annotations
 
+import functools
 import math
 
 import torch
@@ -42,7 +43,10 @@ def weights(start: Prefix, tables: Tables, *, count: bool = False) -> tuple[Valu
             continue
         active = (time > 0).any(0).nonzero().squeeze(-1)
         rows = _windows(layer, active, tables, count)
-        if len(active) == 1:
+        if layer.guard is not None:
+            moving, time, factors = _selected(layer.guard, moving, time, active, tables, rows)
+            still += factors
+        elif len(active) == 1:
             still += [Value(a, _point(u, int(active))) for a, u in moving]
             time, moving = time[:, active] * rows.squeeze(1), []
         elif not moving:
@@ -55,6 +59,24 @@ def weights(start: Prefix, tables: Tables, *, count: bool = False) -> tuple[Valu
             moving = [Value(axes, torch.einsum("b...a,bat->b...t", product, rows))]
             time = (rows.sum(1) > 0).to(time.dtype)
     return (Value((), time), *still, *moving)
+
+
+def _selected(
+    guard: c.Formula, moving: list[Value], time: Tensor, active: Tensor, tables: Tables,
+    rows: Tensor,
+) -> tuple[list[Value], Tensor, list[Value]]:  # fmt: skip
+    """What a window makes of weights if only the points count at which a guard is true."""
+    axes, true = evaluate_core(guard, tables, CRISP)
+    chosen, seen = true.to(torch.float64), (rows > 0).to(torch.float64)
+    number = torch.einsum("b...t,bst->b...s", chosen.expand(tables.batch, *chosen.shape[1:]), seen)
+    inverse = Value(axes, 1 / number.clamp(min=1))
+    before = [Value(a, u[..., active] if u.shape[-1] > 1 else u) for a, u in moving]
+    if len(active) == 1:
+        return [Value(axes, chosen)], time[:, active] * seen.squeeze(1), [*before, inverse]
+    names, tensors = align([Value((), time[:, active]), *before, inverse])
+    product = functools.reduce(torch.mul, tensors)
+    reached = Value(names, torch.einsum("b...s,bst->b...t", product, seen))
+    return [reached, Value(axes, chosen)], (seen.sum(1) > 0).to(time.dtype), []
 
 
 def _point(u: Tensor, time: int) -> Tensor:

@@ -18,7 +18,7 @@ from torch import Tensor
 from fotltn.analysis.axes import binding, columns
 from fotltn.analysis.cell_weights import weights
 from fotltn.analysis.evaluate_cells import CellBlock, sweep
-from fotltn.analysis.presence import present_where_used
+from fotltn.analysis.presence import guarded, present_where_used
 from fotltn.analysis.record import look_up
 from fotltn.analysis.truncation import undecided
 from fotltn.analysis.unlabelled import tables_of
@@ -28,7 +28,8 @@ from fotltn.decisions import threshold_of, two_valued
 from fotltn.errors import DataError, listing
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedAxiom, CheckedFormula
-from fotltn.logic.prefix import Prefix, prefix, rebuild
+from fotltn.logic.prefix import Prefix, outer, prefix, rebuild
+from fotltn.logic.presence import relative
 from fotltn.logic.text import text_of, written
 from fotltn.semantics.config import CRISP, Semantics
 from fotltn.semantics.tables import Tables, Value, spread
@@ -241,6 +242,9 @@ class Cells:
         if part.parts > 1:
             axes = tuple(sorted(axes, key=self.tables.size, reverse=True))
         two = crisp or self.semantics.boolean
+        there = Prefix(guarded(layers.layers, self.boolean), layers.body)
+        count_all = weights(there, self.boolean, count=True)
+        shares = None if count else weights(self.counting(layers), self.boolean)
         tables, semantics = (self.boolean, CRISP) if two else (self.tables, self.semantics)
         yield from sweep(
             formulas,
@@ -249,11 +253,17 @@ class Cells:
             semantics,
             truths=truths,
             boolean=self.boolean if truths else None,
-            weights=weights(layers, self.boolean, count=count),
-            present=present_where_used(axes, layers.body, self.tables),
+            there=count_all,
+            shares=shares,
+            present=present_where_used(axes, layers.body, self.boolean),
             budget=self.view.budget,
             part=part,
         )
+
+    def counting(self, layers: Prefix) -> Prefix:
+        """The same layers with guards that select what counts where entities come and go."""
+        formula = relative(rebuild(layers.layers, layers.body), self.boolean.presence).value
+        return outer(prefix(formula), len(layers.layers))
 
     # --- rows: bindings in a trace ------------------------------------------------------------
 

@@ -36,8 +36,8 @@ class CellBlock(NamedTuple):
         shape: the size of all axes in full.
         values: the values of formulas at these cells.
         weight: the share of each cell in the mean of the formula.
-        counts: the cells that count: whose guards are true, inside their trace, with all entities
-            present at the times at which they are used.
+        there: the cells inside their traces whose guards are true.
+        counts: the cells among these that count, because the formula is defined.
     """
 
     start: int
@@ -45,12 +45,13 @@ class CellBlock(NamedTuple):
     shape: tuple[int, ...]
     values: dict[str, Tensor]
     weight: Tensor
+    there: Tensor
     counts: Tensor
 
     @property
     def absent(self) -> Tensor:
-        """The cells that would count if all entities were present when they are used."""
-        return (self.weight > 0) & ~self.counts
+        """The cells that would count if all entities were present that the formula needs."""
+        return self.there & ~self.counts
 
 
 class _Reading(NamedTuple):
@@ -84,7 +85,8 @@ def sweep(
     *,
     truths: Mapping[str, c.Formula] | None = None,
     boolean: Tables | None = None,
-    weights: Sequence[Value] = (),
+    there: Sequence[Value] = (),
+    shares: Sequence[Value] | None = None,
     present: Sequence[Value] = (),
     budget: int = BUDGET,
     part: BindingPart = WHOLE,
@@ -98,8 +100,10 @@ def sweep(
         semantics: the semantics of the formulas.
         truths: formulas whose truth in two-valued logic is wanted as well, by other names.
         boolean: the tables for them.
-        weights: factors of the cells' weights.
-        present: masks of the cells that count.
+        there: factors of how often each cell occurs.
+        shares: factors of the cells' shares of a mean; without them, a cell weighs how often it
+            occurs.
+        present: masks of the cells at which the formula is defined.
         budget: bytes that intermediate results may take.
         part: a part of the places of the first axis, or all; without axes, one part has all.
 
@@ -131,11 +135,12 @@ def sweep(
                 raise
             width, evaluators = width // 2, []
             continue
-        weight = product(weights, axes, (start, stop))
-        counts = (weight > 0) & product(present, axes, (start, stop))
+        often = product(there, axes, (start, stop))
+        counts = (often > 0) & product(present, axes, (start, stop))
+        weight = often * counts if shares is None else product(shares, axes, (start, stop))
         sizes = [stop - start, *others] if axes else []
         shape = (tables.batch, *sizes, tables.horizon)
-        yield CellBlock(start, stop, shape, values, weight, counts)
+        yield CellBlock(start, stop, shape, values, weight, often > 0, counts)
         start = stop
 
 

@@ -87,7 +87,7 @@ class WorstSoFar:
 def worst_by_rows(cells: Cells, top: int) -> WorstSoFar | None:
     """All cells in two-valued logic, at the cost of facts.
 
-    A false cell has the error 1, whether it counts or not. If an implication is false, its
+    A false cell has the error 1. If an implication is false, its
     antecedent is true and its consequent is false. None if rows cannot tell cells apart, or if
     there are so many facts that blocks of cells take less memory.
     """
@@ -107,7 +107,7 @@ def worst_by_rows(cells: Cells, top: int) -> WorstSoFar | None:
         best.weak = int(rows.count(false).sum())
         best.violated = int(rows.count(wrong).sum())
         best.undecided = best.weak - best.violated
-        best.ties = int(rows.count(rows.where(fails, rows.there)).sum())
+        best.ties = best.weak
         best.largest = best.total = float(best.ties > 0)
         for violated, true in ((True, wrong), (False, loose)):
             here = {**values, "undecided": float(not violated)}

@@ -95,7 +95,7 @@ def plan(
     if meaning.boolean:
         text, shown, done = _by_rows(formulas, checked.signature, sizes, room)
     else:
-        from fotltn.evaluation import planned
+        from fotltn.engine import planned
         from fotltn.plan.work import work
 
         made = planned(formulas, checked.signature, meaning, sizes, at=time, budget=room)

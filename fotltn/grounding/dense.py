@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import torch
@@ -74,7 +75,29 @@ def tables_of_facts(
         sizes, torch.tensor(facts.lengths), horizon, predicates, functions, constants, relations,
         signature=signature, names=facts.names, single=facts.traces == ("",),
         present={sort: present(facts, sort) for sort in {*facts.local, *facts.present}},
+        stated=stated_of(facts),
     )  # fmt: skip
+
+
+def stated_presence(
+    named: Iterable[Sequence[str]], signature: Signature
+) -> dict[str, tuple[str, ...]]:
+    """Return the predicates of presence by sort, from those that each wide table names.
+
+    Of those that a table names, static ones count only if no other does.
+    """
+    present: dict[str, tuple[str, ...]] = {}
+    for names in named:
+        moving = [n for n in names if not signature.predicates[n].static]
+        for name in moving or names:
+            (sort,) = signature.predicates[name].sorts
+            present[sort] = tuple(dict.fromkeys((*present.get(sort, ()), name)))
+    return present
+
+
+def stated_of(facts: Facts) -> dict[str, tuple[str, ...]]:
+    """Return the predicates of presence, for each sort of which an entity may be absent."""
+    return {sort: facts.present.get(sort, ()) for sort in {*facts.local, *facts.present}}
 
 
 def presence(facts: Facts, sort: str) -> Tensor:

@@ -18,6 +18,7 @@ from fotltn.grounding.beyond import Beyond, carried
 from fotltn.grounding.cells import A_TIME, Ints, times, where
 from fotltn.grounding.clock import Clock, complain_of_stamps, time_hint
 from fotltn.grounding.collect import Collector, Missing, Rows, SourceRows, Symbol, SymbolKind
+from fotltn.grounding.dense import stated_presence
 from fotltn.grounding.facts import Facts, assemble
 from fotltn.grounding.feature_cells import Unknown, close_categories, collect_feature
 from fotltn.grounding.features import Features, features
@@ -176,12 +177,7 @@ def read_wide(
             collect_wide(collector, listed[number - len(long)], place, table)
     close_categories(collector)
     assembled, rows = assemble(collector, horizon=horizon, local=local, on_conflict=on_conflict)
-    present: dict[str, tuple[str, ...]] = {}
-    for wide in listed:
-        moving = [n for n in wide.present if not signature.predicates[n].static]
-        stated = (*present.get(wide.sort, ()), *(moving or wide.present))
-        if stated:
-            present[wide.sort] = tuple(dict.fromkeys(stated))
+    present = stated_presence((wide.present for wide in listed), signature)
     assembled = replace(assembled, present=present, timeline=timeline)
     if beyond == "last":
         assembled, rows = carried(assembled, rows, collector.symbols, signature)

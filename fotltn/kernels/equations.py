@@ -21,19 +21,23 @@ from fotltn.semantics.tables import within
 
 
 def aggregate(
-    u: Tensor, universal: bool, window: Window, past: bool, lengths: Tensor, ops: Operators
-) -> Tensor:
-    """Compute ⊗ or ⊕ over the window of each time point."""
+    u: Tensor, universal: bool, window: Window, past: bool, lengths: Tensor, ops: Operators,
+    counts: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """Compute ⊗ or ⊕ over the window of each time point; if given, over the points that count."""
+    if counts is not None:
+        u, counts = torch.broadcast_tensors(u, counts)
     how = ops.semantics.always if universal else ops.semantics.eventually
     if ops.semantics.log_space and isinstance(how, Fold):
         terms = u if universal else ops.negate(u)
+        terms = terms if counts is None else torch.where(counts, terms, 0)
         total = scan(Reduction.SUM, terms, window, past, _inside(u, lengths))
         return total if universal else ops.negate(total)
     horizon = u.shape[-1]
     size = max(1, min(horizon, BLOCK // max(1, u.numel())))
     pieces = [
         recompute(_rows, u, (start, min(start + size, horizon)), universal, window, past, lengths,
-                  ops)
+                  ops, counts)
         for start in range(0, horizon, size)
     ]  # fmt: skip
     return torch.cat(pieces, dim=-1)
@@ -64,7 +68,7 @@ def _inside(u: Tensor, lengths: Tensor) -> Tensor | None:
 
 def _rows(
     u: Tensor, block: tuple[int, int], universal: bool, window: Window, past: bool,
-    lengths: Tensor, ops: Operators,
+    lengths: Tensor, ops: Operators, counts: Tensor | None,
 ) -> Tensor:  # fmt: skip
     """Aggregate over the windows of some time points, as a matrix of points and windows."""
     times = torch.arange(u.shape[-1], device=u.device)
@@ -74,4 +78,5 @@ def _rows(
     if window.high is not None:
         allowed = allowed & (steps <= window.high)
     mask = allowed & within(lengths, times, u.dim()).unsqueeze(-2)
+    mask = mask if counts is None else mask & counts.unsqueeze(-2)
     return ops.over_time(u.unsqueeze(-2), universal, mask)

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from fotltn.bindings import BlockedFormulas
-from fotltn.engine import sizes_of
+from fotltn.engine import compile_for, sizes_of
 from fotltn.errors import DataError, LimitError, SemanticsError, name_hint
-from fotltn.evaluation import Evaluator, compile_for, over_traces
+from fotltn.evaluation import Evaluator, over_traces
 from fotltn.learn.objective import Objective, axiom_loss, fixed_row
 from fotltn.learn.schedule import Schedule
 from fotltn.logic.check import CheckedTheory

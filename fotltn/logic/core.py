@@ -182,12 +182,17 @@ class Shift(Formula):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Aggregate(Formula):
-    """Over a window of time: G (`universal`) or F; H, O if `past`."""
+    """Over a window of time: G (`universal`) or F; H, O if `past`.
+
+    Nobody writes the guard, and only degrees have one: `logic/presence.py` makes it. The points at
+    which it is true are those that count.
+    """
 
     universal: bool
     arg: Formula
     window: Window
     past: bool
+    guard: Formula | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -32,8 +32,9 @@ from fotltn.networks.predicates import (
 from fotltn.networks.sequences import Encoded, Inputs
 from fotltn.networks.table_shapes import about, check_degrees, check_shape, fits
 from fotltn.semantics.config import STABLE_PRODUCT, Semantics
+from fotltn.semantics.presence import present_mask
 from fotltn.semantics.sparse import largest
-from fotltn.semantics.tables import Decisions, Tables, arranged, present_mask
+from fotltn.semantics.tables import Decisions, Tables, arranged
 from fotltn.syntax.theory import FunctionDecl, PredicateDecl
 from fotltn.threads import threads_for
 

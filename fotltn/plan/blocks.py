@@ -206,7 +206,8 @@ class Layout:
         self.functions = {n.function: tuple(map(sort_of, n.args)) for n in applied}
         guards = [n.guard for n in nodes if isinstance(n, c.Quantifier) and n.guard is not None]
         deciding = predicates_in(*guards)
-        self.guards = {name: tables.table(name) for name in deciding}
+        self.guards = {n: tables.table(n) for n in deciding if n in tables.predicates}
+        self.present = tables.present
         self._cells: dict[tuple[object, ...], tuple[Tensor, list[tuple[int, ...]]]] = {}
         self._facts: dict[str, tuple[Tensor, list[tuple[Tensor, Tensor]]]] = {}
         self._cut: dict[str, tuple[Tensor, int, list[Tensor]]] = {}
@@ -214,7 +215,8 @@ class Layout:
 
     def fits(self, tables: Tables) -> bool:
         """Whether the tables of guards are still those that the blocks were chosen by."""
-        return all(tables.table(name) is table for name, table in self.guards.items())
+        same = tables.present is self.present
+        return same and all(tables.table(name) is table for name, table in self.guards.items())
 
     def joined(self, parts: Sequence[Mapping[str, Value]]) -> dict[str, Value]:
         """Join the values of the blocks into those of all traces, in order."""

@@ -106,5 +106,7 @@ def _combined(op: e.Op, parts: Sequence[Tensor]) -> Tensor:
             return connectives.imply(parts[0], parts[1], Implication.GODEL)
         case e.Op.GOGUEN:
             return connectives.imply(parts[0], parts[1], Implication.GOGUEN)
+        case e.Op.RATIO:
+            return parts[0] / parts[1].clamp(min=1)
         case _:
             assert_never(op)

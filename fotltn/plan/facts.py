@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
@@ -16,7 +17,7 @@ from fotltn.kernels.sparse import Halvings, halvings
 from fotltn.kernels.tracing import is_learned
 from fotltn.logic import core as c
 from fotltn.semantics.sparse import SparseTable, flat, numbered
-from fotltn.semantics.tables import Tables
+from fotltn.semantics.tables import Tables, Value, align
 
 Key = tuple[object, ...]
 Axes = tuple[c.Axis, ...]
@@ -208,4 +209,35 @@ def _lookup(facts: LeafFacts, table: SparseTable, leaf: e.TableLeaf) -> Tensor:
     place = torch.searchsorted(known, wanted).clamp_(max=known.numel() - 1)
     places = torch.empty_like(place)
     places[asked] = torch.where(known[place] == wanted, order[place], -1)
+    return places
+
+
+def fewer_than_dense(table: SparseTable, args: Sequence[Value]) -> bool:
+    """Whether the terms name far fewer places than the table has."""
+    _, numbers = align(args)
+    cells: int = math.prod(torch.broadcast_shapes(*(n.shape[1:-1] for n in numbers)))
+    return 4 * cells < math.prod(table.shape[1:-1])
+
+
+def gather_facts(table: SparseTable, args: Sequence[Value]) -> Value:
+    """Look terms up in a table of facts as `gather` does, but without a dense copy."""
+    axes, numbers = align(args)
+    rank, device = len(axes) + 2, table.value.device
+    batch = torch.arange(table.shape[0], device=device).reshape(-1, *[1] * (rank - 1))
+    times = torch.arange(table.shape[-1], device=device)
+    keys, order = _places(list(table.index), table.shape).sort()
+    wanted = _places([batch, *(n.to(device) for n in numbers), times], table.shape)
+    if not len(keys):
+        degrees = torch.full(wanted.shape, table.default, dtype=table.value.dtype, device=device)
+        return Value(axes, degrees)
+    near = torch.searchsorted(keys, wanted).clamp(max=len(keys) - 1)
+    stated = table.value[order[near]]
+    return Value(axes, torch.where(keys[near] == wanted, stated, table.default))
+
+
+def _places(numbers: Sequence[Tensor], shape: Sequence[int]) -> Tensor:
+    """Return the flat position of each index in a table of the given shape."""
+    places = numbers[0].long()
+    for number, size in zip(numbers[1:], shape[1:], strict=True):
+        places = places * size + number.long()
     return places

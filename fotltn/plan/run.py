@@ -18,20 +18,12 @@ from fotltn.kernels.until import until
 from fotltn.kernels.windows import NEUTRAL, scan
 from fotltn.logic import core as c
 from fotltn.plan.context import Run, count_points, pointwise
+from fotltn.plan.facts import fewer_than_dense, gather_facts
 from fotltn.plan.plan import Plan, Route, Step, Tail
 from fotltn.plan.sparse_steps import sparse_step, support_step
 from fotltn.semantics import crisp, reference
 from fotltn.semantics.sparse import SparseTable
-from fotltn.semantics.tables import (
-    Value,
-    align,
-    evaluate_term,
-    every_entity,
-    fewer_than_dense,
-    gather,
-    gather_facts,
-    in_order,
-)  # fmt: skip
+from fotltn.semantics.tables import Value, align, evaluate_term, every_entity, gather, in_order
 from fotltn.semantics.temporal import shift
 from fotltn.stop import may_go_on
 

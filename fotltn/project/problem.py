@@ -21,7 +21,8 @@ from fotltn.posterior.problem import Problem
 from fotltn.project.build import Built, with_loss
 from fotltn.project.config import Config
 from fotltn.project.world import World
-from fotltn.semantics.tables import present_mask, table_shape
+from fotltn.semantics.presence import present_mask
+from fotltn.semantics.tables import table_shape
 
 #: The log-odds of a fact about an entity that is not present.
 _ABSENT = -40.0

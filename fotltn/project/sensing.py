@@ -27,7 +27,8 @@ from fotltn.posterior.run import SamplingRun
 from fotltn.posterior.sampler import Sampler
 from fotltn.project.build import Built
 from fotltn.project.world import World
-from fotltn.semantics.tables import present_mask, table_shape
+from fotltn.semantics.presence import present_mask
+from fotltn.semantics.tables import table_shape
 
 #: The number of sweeps between two updates of the networks.
 _EVERY = 3

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from fotltn.errors import DataError, shown
-from fotltn.grounding.dense import MAX_CELLS
+from fotltn.grounding.dense import MAX_CELLS, stated_of, stated_presence
 from fotltn.grounding.facts import Facts
 from fotltn.grounding.features import Features
 from fotltn.grounding.labels import Labels
@@ -120,7 +120,11 @@ def unpack_world(
         f"it has the layout {shown(domain.get('layout'))}; this version of fotltn reads {LAYOUT}",
     )
     facts = _facts(domain, theory.signature)
-    facts = replace(facts, timeline=_timeline(domain, config, facts.traces))
+    facts = replace(
+        facts,
+        timeline=_timeline(domain, config, facts.traces),
+        present=stated_presence((wide.presence for wide in config.data.wide), theory.signature),
+    )
     functions = {n: d for n, d in theory.signature.functions.items() if n not in config.functions}
     dtype = getattr(torch, config.dtype)
     stored = _CheckedTensors(tensors, domain, facts, theory.signature, dtype, functions)
@@ -251,6 +255,7 @@ class _CheckedTensors:
         self.functions = functions
         self.tensors, self.domain, self.local = tensors, domain, frozenset(facts.local)
         self.signature, self.dtype = signature, dtype
+        self.stated = stated_of(facts)
         self.frame = Tables(
             facts.sizes(), torch.tensor(facts.lengths), max(facts.lengths), {},
             constants={s: {n: i for i, n in enumerate(e)} for s, e in facts.entities.items()},
@@ -296,7 +301,7 @@ class _CheckedTensors:
         }
         return replace(
             self.frame, predicates=predicates, functions=functions, relations=relations,
-            present=below(self.tensors, "present/"), inputs=inputs,
+            present=below(self.tensors, "present/"), inputs=inputs, stated=self.stated,
         )  # fmt: skip
 
     def labels(self, kind: str) -> Labels:

@@ -33,8 +33,9 @@ from fotltn.networks.grounding import Grounding
 from fotltn.project.config import Config
 from fotltn.project.data_config import DataConfig, WideConfig, argument
 from fotltn.project.definitions import never_stated
+from fotltn.semantics.presence import present_mask
 from fotltn.semantics.sparse import SparseTable
-from fotltn.semantics.tables import Tables, present_mask, table_shape
+from fotltn.semantics.tables import Tables, table_shape
 from fotltn.syntax import formula as f
 from fotltn.syntax.load import load_theory
 from fotltn.syntax.parse import parse_formula

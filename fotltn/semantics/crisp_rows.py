@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from fotltn.logic import core as c
+from fotltn.logic.presence import relative, written_out
 from fotltn.semantics import crisp
 from fotltn.semantics.sparse import SparseTable, largest, numbered
 from fotltn.semantics.tables import Tables, Value, align, gather, in_order, term_value, within
@@ -31,7 +32,7 @@ def truth(formula: c.Formula, truths: Truths, *, threshold: float | None = None)
         return _visit(node, below, truths, threshold)
 
     with threads_for(largest(truths.tables.predicates.values()), step=False):
-        result = fold(formula, visit)
+        result = fold(written_out(relative(formula, truths.tables.presence).value), visit)
     assert isinstance(result, TruthRows)
     return result
 

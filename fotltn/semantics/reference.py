@@ -42,8 +42,9 @@ class OverTime(Protocol):
         past: bool,
         lengths: Tensor,
         ops: Operators,
+        counts: Tensor | None = None,
     ) -> Tensor:
-        """Compute ⊗ or ⊕ over the window of each time point."""
+        """Compute ⊗ or ⊕ over the window of each time point, over the points that count."""
 
     def until(
         self,
@@ -133,9 +134,13 @@ def _value(
             ((axes, u),) = below
             outside = ops.enter(torch.tensor(float(weak), dtype=dtype)).item()
             return Value(axes, temporal.shift(u, steps, past, outside, lengths))
-        case c.Aggregate(universal, _, window, past):
-            ((axes, u),) = below
-            return Value(axes, windows.aggregate(u, universal, window, past, lengths, ops))
+        case c.Aggregate(universal, _, window, past, guard):
+            values = [below[0]]
+            if guard is not None:
+                values.append(crisp.evaluate(guard, tables))
+            axes, (u, *counts) = align(values)
+            result = windows.aggregate(u, universal, window, past, lengths, ops, *counts)
+            return Value(axes, result)
         case c.Until(dual, _, _, window, past):
             axes, (u, v) = align(below)
             if dual:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol, TypeVar, assert_never
@@ -15,12 +14,17 @@ from fotltn.arguments import public
 from fotltn.errors import DataError, name_hint
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedFormula
+from fotltn.logic.presence import Presence, presence_of
 from fotltn.logic.signature import Signature
 from fotltn.semantics.sparse import SparseTable
 from fotltn.syntax.theory import FunctionDecl, PredicateDecl, RelationDecl
 from fotltn.tree import fold
 
 T = TypeVar("T")
+
+
+#: Predicates that no theory can name: an entity is present, or its trace has it.
+_HERE, _KNOWN = "present ", "known "
 
 
 class TimeNames(Protocol):
@@ -121,6 +125,8 @@ class Tables:
         names: the names of traces and entities.
         present: for sorts whose entities come and go, where they are present, shape
             `(trace, entity, time)`.
+        stated: for sorts read from facts, the predicates that state presence. Without any, or with
+            static ones alone, the entities of a trace are there from its beginning to its end.
         single: whether there is a single trace, so that values have no trace axis.
         inputs: for each sort with features for networks, their names and values.
         decisions: how degrees become true or false, if they come from a model.
@@ -150,6 +156,7 @@ class Tables:
     signature: Signature = field(default_factory=Signature, repr=False)
     names: Names = field(default_factory=Names, repr=False)
     present: Mapping[str, Tensor] = field(default_factory=dict, repr=False)
+    stated: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
     single: bool = False
     inputs: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
     decisions: Decisions | None = field(default=None, repr=False, compare=False)
@@ -271,12 +278,53 @@ class Tables:
 
     def table(self, name: str) -> Tensor | SparseTable:
         """Return the table of a predicate: dense, shape `(trace, *arguments, time)`, or facts."""
+        if name not in self.predicates and name.startswith((_HERE, _KNOWN)):
+            kind, sort = name.split(" ", 1)
+            return self._here(sort) if f"{kind} " == _HERE else self._known(sort)
         return _lookup("predicate", name, self.predicates)
 
     def known(self, name: str) -> Tensor:
         """Return where a predicate is not unknown, shape `(trace, *arguments, time)`."""
         table, most = self.predicate(name), self.possible.get(name, self.predicate(name))
         return table == (most.dense(table.dtype) if isinstance(most, SparseTable) else most)
+
+    @property
+    def presence(self) -> Presence:
+        """Which entities may be absent; the predicates that say so have tables here, too."""
+
+        def made() -> Presence:
+            here = {sort: f"{_HERE}{sort}" for sort in self.present if self._moves(sort)}
+            sorts = {*self.names.local, *self.present} - ({*here} - {*self.names.local})
+            known = {
+                sort: f"{_KNOWN}{sort}"
+                for sort in sorts
+                if sort in self.sizes and not bool(self._known(sort).all())
+            }
+            return presence_of(here, self.signature, itertools.chain(*self.stated.values()), known)
+
+        return self.derived("presence", made)
+
+    def _moves(self, sort: str) -> bool:
+        """Whether entities of a sort come and go while a trace lasts."""
+        known = self.signature.predicates
+        return sort not in self.stated or any(not known[n].static for n in self.stated[sort])
+
+    def _here(self, sort: str) -> Tensor:
+        """Where entities of a sort are present, shape `(trace, entity, time)`."""
+        return _lookup("presence", sort, self.present)
+
+    def _known(self, sort: str) -> Tensor:
+        """Which entities of a sort a trace has, shape `(trace, entity, 1)`."""
+        device, size = self.lengths.device, self.sizes[sort]
+        known = torch.ones(self.batch, size, 1, dtype=torch.bool, device=device)
+        if sort in self.names.local:
+            numbers = torch.tensor([*map(len, self.names.local[sort])], device=device)
+            known = known & (torch.arange(size, device=device) < numbers.unsqueeze(-1)).unsqueeze(
+                -1
+            )
+        if sort in self.present and not self._moves(sort):
+            known = known & self.present[sort].any(-1, keepdim=True)
+        return known
 
     def function(self, name: str) -> Tensor:
         """Return the table of a function, shape `(trace, *arguments, time)`."""
@@ -314,35 +362,6 @@ def table_shape(tables: Tables, decl: PredicateDecl | FunctionDecl) -> tuple[int
     """Return the shape of a symbol's table: (trace, *arguments, time)."""
     sizes = (tables.sizes[s] for s in decl.sorts)
     return (tables.batch, *sizes, 1 if decl.static else tables.horizon)
-
-
-def present_mask(
-    tables: Tables,
-    decl: PredicateDecl | FunctionDecl,
-    present: Mapping[str, Tensor],
-    *,
-    inside: bool = True,
-) -> Tensor:
-    """Return where all arguments are present, shape `(trace, *arguments, time)`.
-
-    Args:
-        tables: what the symbol is about.
-        decl: the symbol.
-        present: for sorts whose entities come and go, where they are present.
-        inside: whether points beyond the end of a trace are left out.
-    """
-    shape = table_shape(tables, decl)
-    there = torch.ones(shape, dtype=torch.bool, device=tables.lengths.device)
-    if inside and not decl.static:
-        there &= tables.inside.reshape(tables.batch, *[1] * len(decl.sorts), tables.horizon)
-    for place, sort in enumerate(decl.sorts):
-        if sort in present:
-            mask = present[sort]
-            mask = mask.any(-1, keepdim=True) if decl.static else mask
-            axes = [1] * len(shape)
-            axes[0], axes[1 + place], axes[-1] = mask.shape
-            there &= mask.reshape(axes)
-    return there
 
 
 def _lookup(kind: str, name: str, tables: Mapping[str, T]) -> T:
@@ -470,34 +489,3 @@ def gather(table: Tensor, args: Sequence[Value]) -> Value:
     batch = torch.arange(table.shape[0], device=table.device).reshape(-1, *[1] * (rank - 1))
     times = torch.arange(table.shape[-1], device=table.device)
     return Value(axes, table[(batch, *(n.to(table.device) for n in numbers), times)])
-
-
-def fewer_than_dense(table: SparseTable, args: Sequence[Value]) -> bool:
-    """Whether the terms name far fewer places than the table has."""
-    _, numbers = align(args)
-    cells: int = math.prod(torch.broadcast_shapes(*(n.shape[1:-1] for n in numbers)))
-    return 4 * cells < math.prod(table.shape[1:-1])
-
-
-def gather_facts(table: SparseTable, args: Sequence[Value]) -> Value:
-    """Look terms up in a table of facts as `gather` does, but without a dense copy."""
-    axes, numbers = align(args)
-    rank, device = len(axes) + 2, table.value.device
-    batch = torch.arange(table.shape[0], device=device).reshape(-1, *[1] * (rank - 1))
-    times = torch.arange(table.shape[-1], device=device)
-    keys, order = _places(list(table.index), table.shape).sort()
-    wanted = _places([batch, *(n.to(device) for n in numbers), times], table.shape)
-    if not len(keys):
-        degrees = torch.full(wanted.shape, table.default, dtype=table.value.dtype, device=device)
-        return Value(axes, degrees)
-    near = torch.searchsorted(keys, wanted).clamp(max=len(keys) - 1)
-    stated = table.value[order[near]]
-    return Value(axes, torch.where(keys[near] == wanted, stated, table.default))
-
-
-def _places(numbers: Sequence[Tensor], shape: Sequence[int]) -> Tensor:
-    """Return the flat position of each index in a table of the given shape."""
-    places = numbers[0].long()
-    for number, size in zip(numbers[1:], shape[1:], strict=True):
-        places = places * size + number.long()
-    return places

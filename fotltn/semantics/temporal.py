@@ -24,14 +24,18 @@ def shift(u: Tensor, steps: int, past: bool, outside: float, lengths: Tensor) ->
 
 
 def aggregate(
-    u: Tensor, universal: bool, window: Window, past: bool, lengths: Tensor, ops: Operators
-) -> Tensor:
-    """Compute ⊗ or ⊕ over the window of each time point."""
+    u: Tensor, universal: bool, window: Window, past: bool, lengths: Tensor, ops: Operators,
+    counts: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """Compute ⊗ or ⊕ over the window of each time point; if given, over the points that count."""
     horizon = u.shape[-1]
+    if counts is not None:
+        u, counts = torch.broadcast_tensors(u, counts)
     results = []
     for t in range(horizon):
         points = _tensor(_points(t, window, past, horizon), u.device)
         mask = within(lengths, points, u.dim())
+        mask = mask if counts is None else mask & counts[..., points]
         results.append(ops.over_time(u[..., points], universal, mask))
     return torch.stack(results, dim=-1)
 

@@ -6,9 +6,8 @@ from dataclasses import replace
 
 from fotltn.analysis.cells import Cells
 from fotltn.analysis.evaluate_cells import places_at_once
-from fotltn.engine import sizes_of
+from fotltn.engine import compile_for, sizes_of
 from fotltn.errors import LimitError
-from fotltn.evaluation import compile_for
 from fotltn.plan.cost import dense_cost
 
 #: The most operations: some seconds on one core.

@@ -19,14 +19,18 @@ from fotltn.analysis.truncation import if_longer
 from fotltn.analysis.view import View
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedAxiom
+from fotltn.logic.parts import free_axes
+from fotltn.logic.presence import relative, written_out
 from fotltn.semantics import crisp
 from fotltn.semantics.config import CRISP, STABLE_PRODUCT
 from fotltn.semantics.tables import Tables
 from fotltn.syntax import formula as f
+from fotltn.syntax import theory as th
 from fotltn.syntax.load import parse_theory
-from fotltn.tree import children, postorder
+from fotltn.tree import postorder
 from tests.analysis.scenes import about, cell_weights, counterexample, violations
 from tests.helpers import numbered, random_formula, seeds
+from tests.semantics.absent import ANYONE, Loops
 
 THEORY = check(
     parse_theory(
@@ -36,7 +40,7 @@ THEORY = check(
         predicate Stop(car), Cross(ped), Near(car, ped), Wet
         static predicate Known(ped)
         function friend(ped): ped
-        function mood(ped): real
+        temporal function mood(ped): real
         """
     )
 )
@@ -91,38 +95,41 @@ def times(cells: Cells) -> list[int]:
     [
         ("Cross(y)", [1, 2, 5]),  # now
         ("Wet -> Cross(y)", [1, 2, 5]),
-        ("X Cross(y)", [0, 1, 4, 6]),  # at the next point alone; the last point has none
-        ("Wet -> X Cross(y)", [0, 1, 4, 6]),
-        ("WX Cross(y)", [0, 1, 4, 6]),
-        ("Y Cross(y)", [0, 2, 3, 6]),  # at the point before; the first point has none
-        ("WY Cross(y)", [0, 2, 3, 6]),
-        ("X[2] Cross(y)", [0, 3, 5, 6]),
+        ("X Cross(y)", [0, 1, 4]),  # at the next point alone, where that is one
+        ("Wet -> X Cross(y)", [0, 1, 4]),
+        ("WX Cross(y)", [0, 1, 4]),
+        ("Y Cross(y)", [2, 3, 6]),  # at the point before
+        ("WY Cross(y)", [2, 3, 6]),
+        ("X[2] Cross(y)", [0, 3]),
         ("Cross(y) -> X[2] (Known(y) & Wet)", [1, 2, 5]),  # what is static asks for nothing
-        ("Wet -> Known(y)", [1, 2, 5]),  # what uses y at no time asks about now
-        ("Wet & Known(y) -> y = y", [1, 2, 5]),
+        ("Wet -> Known(y)", [0, 1, 2, 3, 4, 5, 6]),  # what is static is defined everywhere
+        ("Wet & Known(y) -> y = y", [0, 1, 2, 3, 4, 5, 6]),
         ("Wet -> mood(y) < 1", [1, 2, 5]),
-        ("X mood(y) < 1", [0, 1, 4, 6]),  # a function may change as well
+        ("X mood(y) < 1", [0, 1, 4]),  # a function may change as well
         ("F[<=1] Cross(y)", [0, 1, 2, 4, 5]),  # a window is cut to where y is there
         ("Wet -> G[<=1] Cross(y)", [0, 1, 2, 4, 5]),
-        ("F[1,2] Cross(y)", [0, 1, 3, 4, 6]),  # at 5 the window is the point 6 alone
+        ("F[1,2] Cross(y)", [0, 1, 3, 4]),  # at 6 the window lies beyond the trace
         ("O[<=1] Cross(y)", [1, 2, 3, 5, 6]),
-        ("Wet -> H[1,2] Cross(y)", [0, 2, 3, 4, 6]),
+        ("Wet -> H[1,2] Cross(y)", [2, 3, 4, 6]),
         ("F Cross(y)", [0, 1, 2, 3, 4, 5]),
         ("Wet -> G Cross(y)", [0, 1, 2, 3, 4, 5]),
         ("O Cross(y)", [1, 2, 3, 4, 5, 6]),
-        ("Wet -> H[>=4] Cross(y)", [0, 1, 2, 3, 5, 6]),
+        ("Wet -> H[>=4] Cross(y)", [5, 6]),
         ("Wet U Cross(y)", [0, 1, 2, 3, 4, 5]),
         ("Wet S Cross(y)", [1, 2, 3, 4, 5, 6]),
         ("Wet U[<=1] Cross(y)", [0, 1, 2, 4, 5]),
-        ("Wet U[2,3] Cross(y)", [0, 2, 3, 5, 6]),  # the right side is used in the window
-        ("Cross(y) U[2,3] Wet", [0, 1, 2, 3, 4, 5]),  # and the left side from now on
-        ("Wet R[2,3] Cross(y)", [0, 2, 3, 5, 6]),
-        ("Wet S[2,3] Cross(y)", [0, 1, 3, 4, 5]),
-        ("Cross(y) S[2,3] Wet", [1, 2, 3, 4, 5, 6]),
-        ("X F[<=1] Cross(y)", [0, 1, 3, 4, 6]),
-        ("F[<=1] X Cross(y)", [0, 1, 3, 4, 6]),
+        ("Wet U[2,3] Cross(y)", [0, 2, 3]),  # the right side is used in the window
+        (
+            "Cross(y) U[2,3] Wet",
+            [0, 1, 2, 3, 4, 5, 6],
+        ),  # and the left side only where it is defined
+        ("Wet R[2,3] Cross(y)", [0, 2, 3]),
+        ("Wet S[2,3] Cross(y)", [3, 4, 5]),
+        ("Cross(y) S[2,3] Wet", [0, 1, 2, 3, 4, 5, 6]),
+        ("X F[<=1] Cross(y)", [0, 1, 3, 4]),
+        ("F[<=1] X Cross(y)", [0, 1, 3, 4]),
         ("X Y Cross(y)", [1, 2, 5]),
-        ("exists x. X Near(x, y)", [0, 1, 4, 6]),
+        ("exists x. X Near(x, y)", [0, 1, 4]),
         ("Cross(y) -> X mood(y) < 1", [1]),  # at both
         ("(exists x. Near(x, y)) -> X Cross(y)", [1]),
         ("Y Cross(y) -> (exists x. Near(x, y))", [2]),
@@ -139,7 +146,7 @@ def test_a_cell_counts_where_its_entity_is_present_when_it_is_used(body, wanted)
     [
         ("Cross(y) -> X Cross(y)", [1]),
         ("Cross(y) -> Y Cross(y)", [2]),
-        ("Y Cross(y) -> X Cross(y)", [0, 6]),  # at both; one of them lies outside the trace
+        ("Y Cross(y) -> X Cross(y)", []),  # at both
         ("Cross(y) -> F[1,2] Cross(y)", [1]),
         ("Cross(y) -> X !Cross(y)", [1]),
         ("F[<=1] Cross(y) -> Cross(y)", [1, 2, 5]),
@@ -150,9 +157,9 @@ def test_one_atom_that_is_read_at_several_times_asks_for_all_of_them(body, wante
     assert times(lonely(f"forall y. G({body})")) == wanted
 
 
-def test_beyond_the_end_of_a_trace_nothing_is_asked():
-    assert times(lonely("forall y. G X Cross(y)", length=5)) == [0, 1, 4]
-    assert times(lonely("forall y. G F[2,3] Cross(y)", length=4)) == [0, 2, 3]
+def test_beyond_the_end_of_a_trace_nobody_is_there():
+    assert times(lonely("forall y. G X Cross(y)", length=5)) == [0, 1]
+    assert times(lonely("forall y. G F[2,3] Cross(y)", length=4)) == [0]
     assert times(lonely("forall y. G F Cross(y)", length=5)) == [0, 1, 2]
     assert times(lonely("forall y. X Cross(y)")) == [0]  # without G there is one point
     assert times(lonely("forall y. Cross(y)")) == []
@@ -163,7 +170,7 @@ def test_both_entities_of_a_pair_are_asked_for():
         cells = lonely(f"{binder}. G(Cross(y) -> X Stop(x))")
         cars = torch.tensor([[[True, True, True, True, True, False, True]]])
         cells = cells.viewed(tables=replace(cells.tables, present={"car": cars}))
-        assert times(cells) == [0, 1, 2, 3, 5, 6]  # the car is used at the next point
+        assert times(cells) == [0, 1, 2, 3, 5]  # the car is used at the next point
         both = {"car": cars, "ped": torch.tensor([[HERE]])}
         cells = cells.viewed(tables=replace(cells.tables, present=both))
         assert times(cells) == [1, 2, 5]
@@ -227,63 +234,17 @@ def test_without_presence_all_cells_count():
 
 # --- brute force ------------------------------------------------------------------------------
 
-Uses = dict[tuple[c.Axis, int | None], set[tuple[int | None, int | None]]]
 
-
-def plus(point: int | None, steps: int | None) -> int | None:
-    return None if point is None or steps is None else point + steps
-
-
-def uses(
-    body: c.Formula, tables: Tables, low: int | None = 0, high: int | None = 0
-) -> list[tuple[tuple[c.Axis, int | None], tuple[int | None, int | None]]]:
-    """Each variable with the points at which something that changes is asked of it."""
-    match body:
-        case c.Shift(arg, steps, past):
-            far = -steps if past else steps
-            return uses(arg, tables, plus(low, far), plus(high, far))
-        case c.Aggregate(_, arg, window, past):
-            near, end = window.low, window.high
-            if past:
-                back = None if end is None else -end
-                return uses(arg, tables, plus(low, back), plus(high, -near))
-            return uses(arg, tables, plus(low, near), plus(high, end))
-        case c.Until(_, left, right, window, past):
-            near, end = window.low, window.high
-            if past:
-                back = plus(low, None if end is None else -end)
-                return uses(left, tables, back, high) + uses(right, tables, back, plus(high, -near))
-            ahead = plus(high, end)
-            return uses(left, tables, low, ahead) + uses(right, tables, plus(low, near), ahead)
-        case c.Atom(name, args):
-            if tables.table(name).shape[-1] == 1:
-                return []
-            names = [n for n in postorder(*args) if isinstance(n, c.Variable)]
-            return [((n.axis, n.column), (low, high)) for n in names]
-    parts = [n for n in children(body) if isinstance(n, c.Formula)]
-    return [use for part in parts for use in uses(part, tables, low, high)]
-
-
-def counts_at(cell: tuple[int, ...], axes: tuple[c.Axis, ...], asked: Uses, tables: Tables) -> bool:
-    """Whether all entities of a cell are present when they are used, by plain loops."""
-    trace, time, *place = cell
-    length = tables.length(trace)
-    for axis, number in zip(axes, place, strict=True):
-        entities: list[tuple[str, int, int | None]] = [(str(axis.sort), number, None)]
-        if axis.relation is not None:
-            entry = tables.relation(axis.relation)[number].tolist()
-            sorts = THEORY.signature.relations[axis.relation].sorts
-            entities = [(s, i, k) for k, (s, i) in enumerate(zip(sorts, entry, strict=True))]
-        for sort, entity, column in entities:
-            if sort not in tables.present:
-                continue
-            here = tables.present[sort][trace, entity].tolist()
-            for low, high in asked.get((axis, column), {(0, 0)}):
-                start = 0 if low is None else max(0, time + low)
-                stop = length if high is None else min(length, time + high + 1)
-                if start < stop and not any(here[start:stop]):
-                    return False
-    return True
+def readers(tables: Tables) -> list[Loops]:
+    """For each trace, the meaning of formulas by loops."""
+    stated = {f"Here {sort}": mask.double() for sort, mask in tables.present.items()}
+    known = {f"Here {sort}": th.PredicateDecl(f"Here {sort}", (sort,)) for sort in tables.present}
+    signature = replace(
+        tables.signature, predicates={**tables.signature.predicates, **known}
+    )  # fmt: skip
+    told = replace(tables, predicates={**tables.predicates, **stated}, signature=signature)
+    here = {sort: f"Here {sort}" for sort in tables.present}
+    return [Loops(told, trace, here) for trace in range(tables.batch)]
 
 
 PREFIXES = (
@@ -351,26 +312,49 @@ def test_cells_and_base_rates_against_brute_force(seed, end, monkeypatch):
     cells = View(tables, STABLE_PRODUCT, end=end).cells(axiom)
     assert cells.prefix.rule is not None
 
-    def present(layers, body):
+    loops = readers(tables)
+
+    def environment(axes, place):
+        """The entities of a cell; a relation binds several, and others are anyone."""
+        env = dict.fromkeys(free_axes(cells.body), ANYONE)
+        for axis, number in zip(axes, place, strict=True):
+            related = axis.relation and tuple(tables.relation(axis.relation)[number].tolist())
+            env[axis] = related or number
+        return env
+
+    def counted_in(layers, body):
         """The cells of layers, those of them that count, and a formula's truth: None if open."""
         axes = tuple(a for n in layers if isinstance(n, c.Quantifier) for a in n.axes)
-        asked: Uses = {}
-        for variable, span in uses(cells.body, tables):
-            asked.setdefault(variable, set()).add(span)
-        every = list(cell_weights(layers, cells.boolean))
-        counted = [cell for cell in every if counts_at(cell, axes, asked, tables)]
-        values = [crisp.evaluate(f, cells.boolean) for f in (body, if_longer(body))]
+        guards = [n.guard for n in layers if isinstance(n, c.Quantifier) and n.guard is not None]
+        timed = [isinstance(n, c.Aggregate) for n in layers]
+        assert len(guards) <= 1
+        inner = bool(guards) and timed.index(True) < [
+            isinstance(n, c.Quantifier) and n.guard is not None for n in layers
+        ].index(True) if any(timed) else True  # fmt: skip
+        longer = relative(if_longer(body), cells.boolean.presence).value
+        longer = crisp.evaluate(written_out(longer), cells.boolean)
+        plain = tuple(replace(n, guard=None) for n in layers)
+        every, counted = [], []
+        for trace, time, *place in cell_weights(plain, cells.boolean):
+            env, at = environment(axes, place), time if inner else 0
+            if all(loops[trace].value(guard, at, env) for guard in guards):
+                every.append((trace, time, *place))
+                if loops[trace].value(cells.body, time, env) is not None:
+                    counted.append((trace, time, *place))
 
         def true(cell):
             trace, time, *place = cell
-            by = dict(zip(axes, place, strict=True))
-            now, later = (bool(v.tensor[(trace, *(by[a] for a in v.axes), time)]) for v in values)
+            env = environment(axes, place)
+            now, later = (loops[trace].value(f, time, env) for f in (body, if_longer(body)))
+            if later is None:  # a part that nothing but the end asks for is undefined
+                at = dict(zip(axes, place, strict=True))
+                later = bool(longer.tensor[(trace, *(at[a] for a in longer.axes), time)])
             return None if end == "undecided" and later and not now else now
 
         return every, counted, true
 
     layers, consequent = cells.prefix.layers, cells.prefix.rule[1]
-    every, counted, true = present(layers, cells.body)
+    every, counted, true = counted_in(layers, cells.body)
     wrong = [cell for cell in counted if true(cell) is False]
     loose = [cell for cell in counted if true(cell) is None]
     found, _ = count(cells)
@@ -380,7 +364,7 @@ def test_cells_and_base_rates_against_brute_force(seed, end, monkeypatch):
         assert found.support[trace] - found.held[trace] == sum(cell[0] == trace for cell in wrong)
         assert found.undecided[trace] == sum(cell[0] == trace for cell in loose)
     named = {n.axis for n in postorder(consequent) if isinstance(n, c.Variable)}
-    _, base, holds = present(about(layers, named), consequent)
+    _, base, holds = counted_in(about(layers, named), consequent)
     assert found.base_cells.sum() == sum(holds(cell) is not None for cell in base), cells.text
     assert found.base_true.sum() == sum(holds(cell) is True for cell in base), cells.text
     listed = cells.worst(1)  # its counts are those of all

@@ -149,7 +149,7 @@ def test_one_kind_whose_base_rate_is_where_it_is_present(seed, end):
     scene = Scene(seed)
 
     def ends(b, y, t):
-        seen = range(t, min(t + 3, LENGTHS[b]))
+        seen = [s for s in range(t, min(t + 3, LENGTHS[b])) if scene.here[b, y, s]]
         return max(1 - scene.cross[b, y, s] for s in seen)
 
     found = counted(scene, ["A2"], presence=True, end=end)["A2"]

@@ -14,9 +14,10 @@ from fotltn.errors import LimitError
 from fotltn.grounding.dense import tables_of_facts
 from fotltn.grounding.facts import read_facts
 from fotltn.logic.check import check
+from fotltn.plan.facts import gather_facts
 from fotltn.semantics.config import CRISP, STABLE_PRODUCT
 from fotltn.semantics.sparse import SparseTable
-from fotltn.semantics.tables import Value, gather, gather_facts
+from fotltn.semantics.tables import Value, gather
 from fotltn.syntax.load import parse_theory
 
 THEORY = """\

@@ -99,7 +99,7 @@ def _pointwise(op: Op, args: tuple[Expr, ...]) -> Expr:
             return Scalar(max(0.0, values[0] + values[1]))
         case Op.GODEL_NOT:
             return Scalar(float(values[0] == 0))
-        case Op.PLUS | Op.EXCESS | Op.GODEL_IMPLIES | Op.GOGUEN:
+        case Op.PLUS | Op.EXCESS | Op.GODEL_IMPLIES | Op.GOGUEN | Op.RATIO:
             return Pointwise(op, args)
         case never:
             assert_never(never)
