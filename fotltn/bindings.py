@@ -32,7 +32,7 @@ from fotltn.engine import (
     sizes_of,
     within_rounding,
 )
-from fotltn.evaluation import Evaluator
+from fotltn.evaluation import Evaluator, statement
 from fotltn.logic import core as c
 from fotltn.logic.parts import predicates_in, symbols
 from fotltn.logic.signature import Signature
@@ -311,6 +311,12 @@ class BlockedFormulas:
     _plans: dict[int, tuple[Prepared | Compiled, Tensor]] = field(default_factory=dict)
     _others: dict[int, Evaluator] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Write the formulas for entities that come and go."""
+        presence = self.fixed.presence
+        if presence:
+            self.formulas = {n: statement(f, presence) for n, f in self.formulas.items()}
+
     def of(self, number: int, tables: Tables) -> tuple[Tensor, Tensor]:
         """Return the results of a block, and its counts, each of shape (formula, trace)."""
         device = tables.lengths.device
@@ -380,7 +386,7 @@ class BlockedFormulas:
         if not isinstance(formula, c.Quantifier):
             return None
         if formula.guard is not None:
-            known = {*self.fixed.predicates, *self.fixed.functions}
+            known = {*self.fixed.predicates, *self.fixed.functions, *self.fixed.presence.added}
             if not {*symbols(formula.guard)} <= known:
                 return None
         some = ranged(formula, max(formula.axes, key=tables.full_size))

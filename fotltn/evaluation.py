@@ -165,7 +165,11 @@ class Evaluator:
     def _relative(self, presence: Presence) -> Evaluator:
         """The same for formulas without presence, which share its plans."""
         if presence not in self._apart:
-            formulas = {n: _relative(f, presence, self.at) for n, f in self.formulas.items()}
+            every = self.formulas.items()
+            formulas = {
+                n: statement(f, presence) if self.at == 0 else relative(f, presence).value
+                for n, f in every
+            }
             self._apart[presence] = replace(self, formulas=formulas, _ready={})
         return self._apart[presence]
 
@@ -293,12 +297,12 @@ class _Ready:
         return degrees_may_differ and same_places(table, old)
 
 
-def _relative(formula: c.Formula, presence: Presence, at: int | None) -> c.Formula:
-    """Return a formula's value where it is defined; a statement is true where it is not."""
+def statement(formula: c.Formula, presence: Presence) -> c.Formula:
+    """Return the value of a formula at the first point; a closed one is true if undefined."""
     defined, value = relative(formula, presence)
-    if at == 0 and defined != c.Truth(True) and not free_axes(formula):
-        return at_once(value, defined, neutral=True)
-    return value
+    if defined == c.Truth(True) or free_axes(formula):
+        return value
+    return at_once(value, defined, neutral=True)
 
 
 def _layout_of(tables: Tables) -> tuple[object, ...]:

@@ -16,7 +16,7 @@ from functools import lru_cache, reduce
 from typing import NamedTuple, assert_never
 
 from fotltn.logic import core as c
-from fotltn.logic.parts import conjuncts, free_axes
+from fotltn.logic.parts import conjuncts, free_axes, predicates_in
 from fotltn.logic.signature import Signature
 from fotltn.tree import fold, rebuilt, transform
 
@@ -41,6 +41,11 @@ class Presence:
     here: tuple[tuple[str, str], ...] = ()
     known: tuple[tuple[str, str], ...] = ()
     everywhere: frozenset[str] = frozenset()
+
+    @property
+    def added(self) -> frozenset[str]:
+        """The predicates that the rewriting names."""
+        return frozenset(name for _, name in (*self.here, *self.known))
 
     def __bool__(self) -> bool:
         """Whether any entity may be absent."""
@@ -117,8 +122,9 @@ def relative(formula: c.Formula, presence: Presence) -> Relative:
                 moved = tuple(c.Shift(need, steps, past, weak=False) for need in needs)
                 return moved, rebuilt(node, parts)
             case c.Aggregate(_, _, window, past):
-                guard = _all(needs) if needs else None
-                arg = _formula(parts[0])
+                arg, *said = map(_formula, parts)
+                counts = _joined(needs, tuple(said))
+                guard = _all(counts) if counts else None
                 return _sometime(needs, window, past), replace(node, arg=arg, guard=guard)
             case c.Until(dual, _, _, window, past):
                 (first, left), (second, right) = below
@@ -153,6 +159,33 @@ def written_out(formula: c.Formula) -> c.Formula:
         if isinstance(node, c.Aggregate) and node.guard is not None:
             arg = (c.Implies if node.universal else c.And)(node.guard, node.arg)
             return arg if node.window == _NOW else replace(node, arg=arg, guard=None)
+        return node
+
+    return transform(formula, rule)
+
+
+def is_at_once(node: c.Formula) -> bool:
+    """Whether a formula is one of `at_once`."""
+    return isinstance(node, c.Aggregate) and node.guard is not None and node.window == _NOW
+
+
+def as_written(formula: c.Formula, presence: Presence) -> c.Formula:
+    """Return a formula without what `relative` and `written_out` added."""
+    def asks(node: c.Formula | None) -> bool:
+        names = set() if node is None else predicates_in(node)
+        return bool(names) and names <= presence.added
+
+    def rule(node: c.Core) -> c.Core:
+        match node:
+            case c.And(left, right) | c.Implies(left, right) if asks(left):
+                return right
+            case c.Quantifier() if node.guard is not None:
+                guards = [part for part in conjuncts(node.guard) if not asks(part)]
+                return replace(node, guard=_all(guards) if guards else None)
+            case c.Aggregate() if is_at_once(node):
+                return node.arg
+            case c.Aggregate():
+                return replace(node, guard=None)
         return node
 
     return transform(formula, rule)

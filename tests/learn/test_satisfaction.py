@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from fotltn import DataError, SemanticsError, evaluation
+from fotltn import DataError, SemanticsError, engine
 from fotltn.learn.satisfaction import Axioms
 from fotltn.learn.schedule import Schedule, schedule
 from fotltn.networks.parts import part
@@ -107,14 +107,14 @@ def test_a_plan_is_not_used_for_other_data():
 def test_parts_have_plans_of_their_own_if_they_are_met_again():
     axioms, ground = Axioms(tasks.theory(), STABLE_PRODUCT), tasks.grounding(3)
     whole = axioms.values(ground())
-    compiled = evaluation._program.cache_info().misses
+    compiled = engine._program.cache_info().misses
     for traces in ([0], [1, 2], [0]):
         kept = part(ground.fixed, ground.signature, traces=torch.tensor(traces))
         found = axioms.values(ground(kept), key=kept.key)
         assert torch.allclose(found, whole[:, traces])
     (plans,) = [one for names, (_, one) in axioms._evaluators.items() if names]
     assert len(plans._ready) == 4
-    assert evaluation._program.cache_info().misses == compiled  # one program serves them all
+    assert engine._program.cache_info().misses == compiled  # one program serves them all
     once = part(ground.fixed, ground.signature, traces=torch.tensor([1]), again=False)
     axioms.values(ground(once), key=once.key)
     assert len(plans._ready) == 4

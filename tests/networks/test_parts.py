@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from fotltn import DataError, evaluation
+from fotltn import DataError, engine
 from fotltn.grounding.labels import Labels
 from fotltn.networks.encoders import Embeddings, Joined
 from fotltn.networks.grounding import Grounding
@@ -94,10 +94,10 @@ def test_a_part_that_is_met_once_leaves_nothing_behind():
     kept = part(ground.fixed, ground.signature, entities=numbers)
     ground(kept)
     ready = ground._evaluators["Danger"]._ready[kept.key]
-    compiled = evaluation._program.cache_info().misses
+    compiled = engine._program.cache_info().misses
     ground(kept)
     assert ground._evaluators["Danger"]._ready == {kept.key: ready}
-    assert evaluation._program.cache_info().misses == compiled
+    assert engine._program.cache_info().misses == compiled
 
 
 def test_gradients_reach_the_entities_of_a_part_only():

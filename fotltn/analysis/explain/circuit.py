@@ -81,10 +81,11 @@ class Circuit:
             raise LimitError(f"the body reads more than {MAX_FACTS:,} facts at this cell")
         self.truths: list[bool] = []
         self.price: list[float] = []
-        self._site, self._fixed, self._held = site, fixed, frozenset(held)
+        self._site, self._held = site, frozenset(held)
+        self._fixed = {*fixed, *site.cells.tables.presence.added}  # presence is given
         self._axes = {
             node: tuple(a for a in site.pattern.axes if a in axes)
-            for node, axes in free_axes_of_all(site.cells.body).items()
+            for node, axes in free_axes_of_all(site.body).items()
             if isinstance(node, c.Formula)
         }
         self._leaves: dict[c.Formula, tuple[Array, Array, Array]] = {
@@ -93,7 +94,7 @@ class Circuit:
         self._made: dict[_Goal, int] = {}
         self._numbers = {CircuitGate(False, ()): FALSE, CircuitGate(True, ()): TRUE}
         self._facts: dict[FactPlace, int] = {}
-        self.root = self._build(_Goal(site.cells.body, (), site.cell.time, True))
+        self.root = self._build(_Goal(site.body, (), site.cell.time, True))
         self.gates, self.facts = list(self._numbers), list(self._facts)
 
     def _build(self, goal: _Goal) -> int:
@@ -182,9 +183,11 @@ class Circuit:
                     return TRUE if weak == sign else FALSE
                 return True, (below(arg, sign, when),)
             case c.Aggregate(universal, arg, _, past):
-                ((_, span),) = operands(node, TimeSpan(time, time))
+                (_, span), *_ = operands(node, TimeSpan(time, time))
                 first, last = clipped(span, self._site.length)
                 points = range(last, first - 1, -1) if past else range(first, last + 1)
+                if node.guard is not None:
+                    arg = self._guarded(universal, node.guard, arg)
                 return universal == sign, tuple(below(arg, sign, t) for t in points)
             case c.Quantifier():
                 return self._quantified(goal, node, at)
@@ -200,15 +203,20 @@ class Circuit:
             inner = tuple(at.get(a, 0) for a in self._axes[body])
             return self._join(every, self._read(goal._replace(node=body, inner=inner), node.axes))
         if node.guard is not None:
-            body = (c.Implies if node.universal else c.And)(node.guard, node.body)
-            used = {*self._axes[node.guard], *self._axes[node.body]}
-            self._axes[body] = tuple(a for a in self._site.pattern.axes if a in used)
+            body = self._guarded(node.universal, node.guard, node.body)
         goals = []
         for places in itertools.product(*(range(self._size(a)) for a in node.axes)):
             here = {**at, **dict(zip(node.axes, places, strict=True))}
             inner = tuple(here[a] for a in self._axes[body])
             goals.append(_Goal(body, inner, goal.time, goal.sign))
         return every, tuple(dict.fromkeys(goals))
+
+    def _guarded(self, universal: bool, guard: c.Formula, body: c.Formula) -> c.Formula:
+        """Return a body that is passed over where a guard is false."""
+        both = (c.Implies if universal else c.And)(guard, body)
+        used = {*self._axes[guard], *self._axes[body]}
+        self._axes[both] = tuple(a for a in self._site.pattern.axes if a in used)
+        return both
 
     def _size(self, axis: c.Axis) -> int:
         return self._site.cells.tables.size(axis)

@@ -8,7 +8,7 @@ other: the engine evaluates it, with all of its parts, only on the data that the
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from fotltn.logic import core as c
@@ -50,7 +50,7 @@ class Pattern:
         body: the body.
         leaves: the leaves that become tables.
         parts: for every part of the body outside guards, the formula over tables.
-        guards: for every quantifier among these, its guard over tables.
+        guards: for these parts that have a guard, the guard over tables.
         axes: for every axis bound inside the body, the axis of the tables.
     """
 
@@ -92,6 +92,9 @@ def pattern(body: c.Formula, outer: tuple[c.Axis, ...]) -> Pattern:
             guard = None if node.guard is None else transform(forms[node.guard], in_guard)
             places = tuple(axes[a] for a in node.axes)
             forms[node] = c.Quantifier(node.universal, places, guard, forms[node.body])
+        elif isinstance(node, c.Aggregate) and node.guard is not None:
+            guard = transform(forms[node.guard], in_guard)
+            forms[node] = replace(node, arg=forms[node.arg], guard=guard)
         elif isinstance(node, c.Formula):
             below = [forms[n] for n in children(node) if isinstance(n, c.Formula)]
             forms[node] = replaced(node, below)
@@ -99,7 +102,7 @@ def pattern(body: c.Formula, outer: tuple[c.Axis, ...]) -> Pattern:
     guards = {
         node: form.guard
         for node in outside
-        if isinstance(form := forms[node], c.Quantifier) and form.guard is not None
+        if isinstance(form := forms[node], c.Quantifier | c.Aggregate) and form.guard is not None
     }
     return Pattern(body, tuple(leaves), {node: forms[node] for node in outside}, guards, axes)
 
@@ -125,7 +128,7 @@ def outside_guards(body: c.Formula) -> Iterator[tuple[c.Formula, int]]:
             seen.add((node, steps))
             yield node, steps
             far = (inside(node, HERE).low or 0) if isinstance(node, c.Shift) else 0
-            below = [node.body] if isinstance(node, c.Quantifier) else children(node)
+            below = [n for n in children(node) if n is not getattr(node, "guard", None)]
             moved = [(child, steps + far) for child in below if isinstance(child, c.Formula)]
             stack += reversed(moved)
 

@@ -16,6 +16,7 @@ from fotltn.analysis.cells import Cell, Cells
 from fotltn.analysis.explain.pattern import BodyLeaf, Pattern, needed, pattern
 from fotltn.evaluation import evaluate_core
 from fotltn.logic import core as c
+from fotltn.logic.presence import relative
 from fotltn.semantics.config import CRISP, STABLE_PRODUCT
 from fotltn.semantics.sparse import SparseTable
 from fotltn.semantics.tables import Tables, Value, evaluate_term, spread
@@ -77,18 +78,23 @@ class Site:
     @cached_property
     def pattern(self) -> Pattern:
         """The body over tables."""
-        return pattern(self.cells.body, self.cells.axes)
+        return pattern(self.body, self.cells.axes)
+
+    @cached_property
+    def body(self) -> c.Formula:
+        """The body, with guards that select the points at which entities are present."""
+        return relative(self.cells.body, self.cells.tables.presence).value
 
     @cached_property
     def moves(self) -> dict[c.Core, bool]:
         """Whether each part of the body can have another value at another time."""
-        body, tables = self.cells.body, self.cells.tables
+        body, tables = self.body, self.cells.tables
         return tables.derived(("moves", body), lambda: _moves(body, tables))
 
     @cached_property
     def spans(self) -> dict[c.Formula, tuple[int, int]]:
         """The first and last point at which each part is read."""
-        return needed(self.cells.body, self.cell.time, self.length)
+        return needed(self.body, self.cell.time, self.length)
 
     @cached_property
     def first(self) -> int:

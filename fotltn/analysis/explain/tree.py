@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
@@ -14,17 +14,24 @@ from fotltn.analysis.axes import binding
 from fotltn.analysis.explain.pattern import clipped
 from fotltn.analysis.explain.site import FactPlace, Inner, Site
 from fotltn.analysis.explain.values import Values, values_at
+from fotltn.analysis.presence import present_where_used
 from fotltn.analysis.record import Record
 from fotltn.format import cell_words
 from fotltn.logic import core as c
+from fotltn.logic.parts import conjuncts
+from fotltn.logic.presence import as_written, is_at_once
 from fotltn.logic.span import TimeSpan, operands
 from fotltn.logic.text import is_iff, kind_of, text_of
 from fotltn.semantics.config import GODEL
 from fotltn.semantics.operators import operators
+from fotltn.semantics.tables import sort_of
 from fotltn.syntax.notebook import bar, text
 
 #: How many parts of `a & b & c & …` are shown.
 _CHAIN = 12
+
+#: How many points are named at which an entity is absent.
+_TIMES = 8
 
 #: How deep a tree is at most.
 _DEPTH = 100
@@ -140,10 +147,11 @@ def explain(site: Site, *, width: int = 3, limit: int = 300) -> ValueNode:
         DataError: a table is missing.
     """
     values = values_at(site)
-    root = _Draft(site.cells.body, {}, site.cell.time, "")
+    root = _Draft(site.body, {}, site.cell.time, "", note=_undefined(site))
     order, waiting = [root], deque([root])
     while waiting:
         draft = waiting.popleft()
+        _enter(draft, values)
         below = _below(draft, values, width)
         if len(order) + len(below) > limit or (below and draft.depth == _DEPTH):
             draft.note, draft.count, draft.rest = "its parts are not shown", 0, 0
@@ -169,9 +177,10 @@ def _node(draft: _Draft, children: tuple[ValueNode, ...], values: Values) -> Val
     elif isinstance(node, c.Equal | c.Compare):
         ground = _ground(node, draft, site)
     places = [draft.inner[a] for a in draft.bound]
+    plain = as_written(node, site.cells.tables.presence)
     return ValueNode(
-        kind_of(node),
-        text_of(node),
+        kind_of(plain),
+        text_of(plain),
         ground,
         draft.role,
         binding(draft.bound, places, site.cell.trace, site.cells.tables),
@@ -224,7 +233,7 @@ def _below(draft: _Draft, values: Values, width: int) -> list[_Draft]:
         case c.Quantifier():
             return _instances(draft, node, values, width)
         case c.Aggregate():
-            return _points(draft, node, values, width)
+            return [] if is_at_once(node) else _points(draft, node, values, width)
         case c.Until():
             return _witnesses(draft, node, values)
         case _:
@@ -261,12 +270,58 @@ def _instances(draft: _Draft, node: c.Quantifier, values: Values, width: int) ->
 
 
 def _points(draft: _Draft, node: c.Aggregate, values: Values, width: int) -> list[_Draft]:
-    (window,) = _windows(draft, values)
+    window, *_ = _windows(draft, values)
     if window is None:
         return []
     degrees, truths = values.points(node.arg, draft.inner, *window)
+    points = torch.arange(window[0], window[1] + 1, device=degrees.device)
+    if node.guard is not None:
+        counts = values.counting(node, draft.inner, *window)
+        draft.note = _absence(node.guard, draft.inner, points[~counts].tolist(), values.site)
+        degrees, truths, points = degrees[counts], truths[counts], points[counts]
     chosen = _telling(draft, degrees, truths, node.universal, width)
-    return [_Draft(node.arg, draft.inner, window[0] + i, "point") for i in chosen]
+    return [_Draft(node.arg, draft.inner, int(points[i]), "point") for i in chosen]
+
+
+def _enter(draft: _Draft, values: Values) -> None:
+    """Pass over what only says where a side of until is defined; where it is not, say so."""
+    node = draft.node
+    while isinstance(node, c.Aggregate) and node.guard is not None and is_at_once(node):
+        if not bool(values.counting(node, draft.inner, draft.time, draft.time)):
+            draft.note = _absence(node.guard, draft.inner, [draft.time], values.site)
+            return
+        draft.node = node = node.arg
+
+
+def _undefined(site: Site) -> str:
+    """Say if a cell does not count, because an entity is absent."""
+    cells = site.cells
+    for axes, mask in present_where_used(cells.axes, cells.body, cells.tables):
+        places = [site.cell.numbers[cells.axes.index(axis)] for axis in axes]
+        trace = site.cell.trace if mask.shape[0] > 1 else 0
+        if not bool(mask[(trace, *places, site.cell.time if mask.shape[-1] > 1 else 0)]):
+            return "it has no value here: an entity is absent"
+    return ""
+
+
+def _absence(guard: c.Formula, inner: Inner, points: Sequence[int], site: Site) -> str:
+    """Say which entities are absent at which points."""
+    absent: dict[str, list[int]] = {}
+    names = site.cells.tables.names
+    for atom in (part for part in conjuncts(guard) if isinstance(part, c.Atom)):
+        (who,) = atom.args
+        for time in points:
+            if not site.truth(site.fact(atom, inner, time)):
+                number = int(site.term(who, inner, time))
+                called = names.called(sort_of(who), site.cell.trace, number)
+                absent.setdefault(called, []).append(time)
+    listed = [f"{name} is absent at {_times(times)}" for name, times in absent.items()]
+    return "; ".join(listed) or ("an entity is absent" if points else "")
+
+
+def _times(times: Sequence[int]) -> str:
+    shown = ", ".join(map(str, times[:_TIMES]))
+    return shown if len(times) <= _TIMES else f"{shown} and {len(times) - _TIMES:,} more"
 
 
 def _telling(

@@ -67,6 +67,12 @@ class Values:
         here = slice(first - start, last - start + 1)
         return degrees[here], truths[here] > 0.5
 
+    def counting(self, node: c.Aggregate, inner: Inner, first: int, last: int) -> Tensor:
+        """Where the guard of F or G is true, from one point to another."""
+        start = self.site.first
+        guard = self.along(self.guards[node], (), inner).expand(self.site.last - start + 1)
+        return guard[first - start : last - start + 1] > 0.5
+
     def along(self, value: Value, axes: Sequence[c.Axis], inner: Inner) -> Tensor:
         """A value with axes (`axes` …, time), of size 1 where it lacks one; others are fixed."""
         in_body = {local: axis for axis, local in self.site.pattern.axes.items()}
@@ -116,11 +122,13 @@ def _evaluated(
     known: dict[c.Formula, Value] = {}
     predicates: dict[str, Tensor | SparseTable] = dict(tables.predicates)
     short: dict[c.Formula, c.Atom] = {}
+    nodes = [n for n in postorder(*formulas) if isinstance(n, c.Quantifier | c.Aggregate)]
+    in_guards = {*postorder(*(n.guard for n in nodes if n.guard is not None))}
     for number, node in enumerate(n for n in postorder(*formulas) if isinstance(n, c.Formula)):
         slow = isinstance(node, c.Aggregate | c.Until)  # by the equations
         one = replaced(node, [short[n] for n in children(node) if isinstance(n, c.Formula)])
         now = replace(tables, predicates=predicates)
-        value = evaluate_core(one, now, semantics, engine=slow)
+        value = evaluate_core(one, now, GODEL if node in in_guards else semantics, engine=slow)
         name = f"part {number}"
         sizes = [tables.size(a) for a in value.axes]
         predicates[name] = value.tensor.expand(tables.batch, *sizes, value.tensor.shape[-1])
