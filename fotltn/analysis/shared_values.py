@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fotltn.bindings import BlockedFormulas, ranged
 from fotltn.errors import LimitError
-from fotltn.evaluation import evaluate_all
+from fotltn.evaluation import evaluate_all, statement
 from fotltn.logic import core as c
 from fotltn.logic.parts import free_axes
 from fotltn.plan.build import BUDGET
@@ -81,7 +81,8 @@ def _truths(
     """Return the truth on each trace of formulas that begin with a quantifier, from parts."""
     if tables.batch >= sharers():
         return {}
-    quantified = {n: f for n, f in formulas.items() if isinstance(f, c.Quantifier)}
+    stated = {n: statement(f, tables.presence) for n, f in formulas.items()}
+    quantified = {n: f for n, f in stated.items() if isinstance(f, c.Quantifier)}
     ways = {n: ranged(f, max(f.axes, key=tables.full_size)) for n, f in quantified.items()}
     shared = {n: (quantified[n], way) for n, way in ways.items() if way is not None}
 

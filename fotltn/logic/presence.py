@@ -171,13 +171,14 @@ def is_at_once(node: c.Formula) -> bool:
 
 def as_written(formula: c.Formula, presence: Presence) -> c.Formula:
     """Return a formula without what `relative` and `written_out` added."""
+
     def asks(node: c.Formula | None) -> bool:
         names = set() if node is None else predicates_in(node)
         return bool(names) and names <= presence.added
 
     def rule(node: c.Core) -> c.Core:
         match node:
-            case c.And(left, right) | c.Implies(left, right) if asks(left):
+            case c.And(left, right) | c.Or(left, right) | c.Implies(left, right) if asks(left):
                 return right
             case c.Quantifier() if node.guard is not None:
                 guards = [part for part in conjuncts(node.guard) if not asks(part)]

@@ -6,7 +6,7 @@ trace.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple, assert_never
 
 from fotltn.logic import core as c
@@ -73,30 +73,6 @@ def spans(formula: c.Formula) -> dict[c.Formula, set[TimeSpan]]:
             for child, below in operands(node, span):
                 read.setdefault(child, set()).add(below)
     return read
-
-
-def times_of_use(
-    body: c.Formula, moves: Callable[[c.Core], bool]
-) -> dict[tuple[c.Axis, int | None], set[TimeSpan]]:
-    """Return the times at which temporal symbols are read for each variable, by axis and column.
-
-    Args:
-        body: a formula.
-        moves: whether the predicate of an atom or the function of a term changes over time.
-    """
-    used: dict[tuple[c.Axis, int | None], set[TimeSpan]] = {}
-    for node, read in spans(body).items():
-        if not isinstance(node, c.Atom | c.Equal | c.Compare):
-            continue
-        waiting: list[tuple[c.Core, bool]] = [(node, False)]
-        while waiting:
-            part, moving = waiting.pop()
-            if isinstance(part, c.Atom | c.Apply):
-                moving = moving or moves(part)
-            elif isinstance(part, c.Variable) and moving:
-                used.setdefault((part.axis, part.column), set()).update(read)
-            waiting += [(n, moving) for n in children(part) if isinstance(n, c.Term)]
-    return used
 
 
 def reach(formula: c.Formula) -> int | None:

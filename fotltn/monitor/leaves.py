@@ -10,20 +10,20 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fotltn.errors import LimitError
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedAxiom
 from fotltn.logic.nnf import TRUE, both, nnf
-from fotltn.logic.parts import changes, moves, operands
+from fotltn.logic.parts import changes, conjuncts, operands
 from fotltn.logic.prefix import at_first, prefix
+from fotltn.logic.presence import Presence, as_written, presence_of, relative, written_out
 from fotltn.logic.signature import Signature
-from fotltn.logic.span import HERE, TimeSpan, times_of_use
 from fotltn.monitor.compile import Skeleton, letter
 from fotltn.monitor.domain import Axes
 from fotltn.monitor.outer import STUCK, having, looks_ahead, universal_parts
-from fotltn.tree import children, fold, postorder, rebuilt
+from fotltn.tree import children, fold, postorder, rebuilt, transform
 
 _MOST_PAIRS = 10  # most pairs of leaves that are followed together
 
@@ -80,17 +80,29 @@ class WatchedAxiom:
     pairs: tuple[Leaf, ...]
 
 
-def watched(axiom: CheckedAxiom, presence: Mapping[str, str], signature: Signature) -> WatchedAxiom:
+def watched(
+    axiom: CheckedAxiom, presence: Mapping[str, tuple[str, ...]], signature: Signature
+) -> WatchedAxiom:
     """Return an axiom as a watch follows it.
 
     Args:
         axiom: a checked axiom.
-        presence: for a sort whose entities come and go, the predicate of their presence.
+        presence: for a sort whose entities come and go, the predicates of their presence.
         signature: the signature of the theory.
 
     Raises:
         LimitError: the axiom cannot be watched.
     """
+    here = {f"present {sort}": names for sort, names in presence.items()}
+    stated = itertools.chain(*presence.values())
+    absence = presence_of({sort: f"present {sort}" for sort in presence}, signature, stated)
+    told = replace(
+        signature,
+        predicates={
+            **signature.predicates,
+            **{added: signature.predicates[names[0]] for added, names in here.items()},
+        },
+    )
     split = prefix(axiom.formula)
     axes, body = split.axes, split.body
     guards: list[c.Formula] = []
@@ -98,13 +110,13 @@ def watched(axiom: CheckedAxiom, presence: Mapping[str, str], signature: Signatu
     last: int | None = 0
     for layer in split.layers:
         if isinstance(layer, c.Quantifier):
-            guards += [] if layer.guard is None else [layer.guard]
+            guards += [] if layer.guard is None else [_asked(layer.guard, absence)]
             continue
         if layer.past:
             raise LimitError("it begins with a past operator")
-        if timed and changes(signature, *guards):
+        if timed and changes(told, *guards):
             raise LimitError("a guard that changes stands between two temporal operators")
-        guards = [at_first(guard, signature) for guard in guards]
+        guards = [at_first(guard, told) for guard in guards]
         low += layer.window.low
         last = None if last is None or layer.window.high is None else last + layer.window.high
         timed = True
@@ -113,14 +125,15 @@ def watched(axiom: CheckedAxiom, presence: Mapping[str, str], signature: Signatu
     if len(set(axes)) < len(axes):
         raise LimitError("two of its quantifiers bind the same variable")
     asked = [nnf(guard) for guard in guards]
-    parts = universal_parts(nnf(body), set(axes))
+    defined, body = relative(body, absence)
+    marks = [part for part in conjuncts(defined) if part != c.Truth(True)]
+    parts = universal_parts(nnf(written_out(body)), set(axes))
     if parts is None:
         raise LimitError(STUCK)
-    there = _presence(axes, body, presence, signature)
     scoped = [((*axes, *more), part) for more, part in parts]
-    leaves = tuple(_leaf(mine, asked, there, part) for mine, part in scoped)
+    leaves = tuple(_leaf(mine, asked, marks, part, absence, here) for mine, part in scoped)
     pairs = tuple(
-        _leaf(mine, asked, there, _at_once(first, second))
+        _leaf(mine, asked, marks, _at_once(first, second), absence, here)
         for (mine, first), (others, second) in itertools.islice(
             itertools.combinations(scoped, 2), _MOST_PAIRS
         )
@@ -142,20 +155,26 @@ def _disjuncts(part: c.Formula) -> tuple[list[c.Formula], list[c.Formula]]:
     return [p for p in parts if p not in ahead], [p for p in parts if p in ahead]
 
 
-def _leaf(axes: Axes, asked: list[c.Formula], there: list[c.Formula], part: c.Formula) -> Leaf:
+def _leaf(
+    axes: Axes, asked: list[c.Formula], marks: list[c.Formula], part: c.Formula,
+    absence: Presence, here: Mapping[str, tuple[str, ...]],
+) -> Leaf:  # fmt: skip
+    """Return a leaf; `marks` say where the part is defined, and `here` what presence is called."""
     ahead = having(part, looks_ahead)
     when = list(asked)
     if having(part, lambda n: _is_past(n) and n in ahead):
         raise LimitError("a past operator has a future operator below it")
-    here, must = _disjuncts(part)
-    when += [nnf(c.Not(node)) for node in here if node != c.Truth(False)]
+    now, must = _disjuncts(part)
+    when += [nnf(c.Not(node)) for node in now if node != c.Truth(False)]
     source = functools.reduce(c.Or, must) if must else c.Truth(False)
     final: list[c.Formula] = []
-    for mark in there:
+    for mark in marks:
         if having(mark, looks_ahead):
             final.append(nnf(c.Not(mark)))
         else:
             when.append(nnf(mark))
+    source = as_written(source, absence)
+    when, must, final = ([_by_name(f, here) for f in some] for some in (when, must, final))
     every = [*must, *final]
     if not every:
         return Leaf(axes, tuple(when), None, frozenset(), source)
@@ -201,35 +220,20 @@ def _lettered(formula: c.Formula, final: list[c.Formula]) -> tuple[Skeleton, fro
 # --- presence of entities ----------------------------------------------------------------------
 
 
-def _presence(
-    axes: Axes, body: c.Formula, presence: Mapping[str, str], signature: Signature
-) -> list[c.Formula]:
-    """Return formulas that say that entities are present when the body uses them."""
-    if not presence:
-        return []
-    used = times_of_use(body, lambda node: moves(node, signature))
-    formulas = []
-    for axis in axes:
-        if axis.sort is not None and axis.sort in presence:
-            atom = c.Atom(presence[axis.sort], (c.Variable(axis, axis.sort),))
-            spans = used.get((axis, None), {HERE})
-            formulas += [_present(atom, span) for span in sorted(spans, key=repr)]
-    return formulas
+def _asked(guard: c.Formula, presence: Presence) -> c.Formula:
+    """Return a guard that is false where it is undefined."""
+    defined, value = relative(guard, presence)
+    value = written_out(value)
+    return value if defined == c.Truth(True) else c.And(defined, value)
 
 
-def _present(atom: c.Formula, span: TimeSpan) -> c.Formula:
-    """Return a formula: an atom is true at a point of a span, or the span is outside the trace."""
-    low, high = span
-    if low is not None and low >= 0:
-        if span == HERE:
-            return atom
-        later = c.Aggregate(False, atom, c.Window(low, high), past=False)
-        return later if low == 0 else c.Or(later, c.Shift(c.Truth(False), low, False, True))
-    if high is not None and high <= 0:
-        far = None if low is None else -low
-        earlier = c.Aggregate(False, atom, c.Window(-high, far), past=True)
-        return earlier if high == 0 else c.Or(earlier, c.Shift(c.Truth(False), -high, True, True))
-    return c.Or(
-        c.Aggregate(False, atom, c.Window(0, None if low is None else -low), past=True),
-        c.Aggregate(False, atom, c.Window(0, high), past=False),
-    )
+def _by_name(formula: c.Formula, here: Mapping[str, tuple[str, ...]]) -> c.Formula:
+    """Name predicates of presence as the theory does, in normal form."""
+
+    def rule(node: c.Core) -> c.Core:
+        if isinstance(node, c.Atom) and node.predicate in here:
+            names = here[node.predicate]
+            return functools.reduce(c.Or, (c.Atom(name, node.args) for name in names))
+        return node
+
+    return nnf(transform(formula, rule)) if here else formula

@@ -33,6 +33,10 @@ from fotltn.threads import entries
 End = Literal["undecided", "final"]
 
 
+#: What an absent entity means to a state: decision 28.
+_ABSENCE = "no point"
+
+
 @entries
 class Watch(StepLoop[CellEvent]):
     r"""Follows a trace and reports every violation of a theory's axioms.
@@ -92,6 +96,8 @@ class Watch(StepLoop[CellEvent]):
         options += f" {horizon}" if horizon is not None else ""
         text = hashlib.sha256(show_theory(checked.source).encode()).hexdigest()[:16]
         self._kind = {"version": VERSION, "theory": text, "set of options": options}
+        if presence:
+            self._kind["meaning of absence"] = _ABSENCE
         self.theory, self.signature, self.window = checked, checked.signature, window
         self.roster = Roster(checked.signature, threshold)
         self.entries = Intake(checked.signature, self.roster)
@@ -137,6 +143,12 @@ class Watch(StepLoop[CellEvent]):
             DataError: the snapshot belongs to another theory or to other options.
         """
         for key, value in self._kind.items():
+            if key not in snapshot:
+                raise DataError(
+                    f"it has no {key}: where entities come and go, earlier versions took an absent "
+                    "one for one of which nothing is true",
+                    hint="watch from the beginning, with another state",
+                )
             if snapshot.get(key) != value:
                 raise DataError(f"another {key}: {snapshot.get(key)}, not {value}")
         self.count, self.ended = snapshot["count"], snapshot["ended"]
@@ -381,8 +393,8 @@ def _among(axes: tuple[c.Axis, ...], gone: Mapping[str, set[str]]) -> Callable[[
     return lambda key: any(key[i] in names for i, names in places)
 
 
-def _presence(names: Sequence[str], theory: CheckedTheory) -> dict[str, str]:
-    there: dict[str, str] = {}
+def _presence(names: Sequence[str], theory: CheckedTheory) -> dict[str, tuple[str, ...]]:
+    there: dict[str, tuple[str, ...]] = {}
     for name in names:
         decl = theory.signature.predicates.get(name)
         if decl is None or decl.static or len(decl.sorts) != 1:
@@ -390,5 +402,5 @@ def _presence(names: Sequence[str], theory: CheckedTheory) -> dict[str, str]:
                 f"'{name}' does not say where entities are present; a predicate with one argument, "
                 "which changes over time, does"
             )
-        there[decl.sorts[0]] = name
+        there[decl.sorts[0]] = (*there.get(decl.sorts[0], ()), name)
     return there
