@@ -7,6 +7,7 @@ from typing import assert_never
 
 from fotltn.logic import core as c
 from fotltn.logic.parts import changes
+from fotltn.logic.presence import EVERYONE, Presence, defined_where, present_in
 from fotltn.logic.signature import Signature
 
 Layer = c.Quantifier | c.Aggregate
@@ -88,28 +89,39 @@ class Conjunct:
     body: c.Formula
 
 
-def said_at_once(formula: c.Formula, signature: Signature) -> list[Conjunct]:
+def said_at_once(
+    formula: c.Formula, signature: Signature, presence: Presence = EVERYONE
+) -> list[Conjunct]:
     """Return the conjuncts of a formula, taken out of ∀ and G.
 
-    This is for two-valued logic only: the laws do not hold for degrees.
+    This is for two-valued logic only: the laws do not hold for degrees. Where entities may be
+    absent, guards also say where a conjunct counts; what it says is as written.
     """
     result: list[Conjunct] = []
     waiting = [Conjunct((), False, (), formula)]
     while waiting:
         one = waiting.pop()
         match c.closed(one.body):
-            case c.And(left, right):
-                waiting += [replace(one, body=right), replace(one, body=left)]
+            case c.And(left, right) as both:
+                guards = (*one.guards, *defined_where(both, presence))
+                parts = (right, left)
+                waiting += [replace(one, guards=guards, body=part) for part in parts]
             case c.Quantifier(True, axes, guard, body):
-                guards = one.guards if guard is None else (*one.guards, guard)
+                guards = (*one.guards, *present_in(axes, presence))
+                if guard is not None:
+                    guards = (*guards, *defined_where(guard, presence), guard)
                 waiting.append(Conjunct((*one.axes, *axes), one.always, guards, body))
             case c.Aggregate() as node if is_always(node) and not changes(signature, *one.guards):
                 waiting.append(Conjunct(one.axes, True, one.guards, node.arg))
+            case c.Aggregate() as node if is_always(node) and not one.always and presence:
+                guards = tuple(at_first(guard, signature) for guard in one.guards)
+                waiting.append(Conjunct(one.axes, True, guards, node.arg))
             case (
                 c.Truth() | c.Edge() | c.Atom() | c.Equal() | c.Compare() | c.Not() | c.Or()
                 | c.Implies() | c.Quantifier() | c.Shift() | c.Aggregate() | c.Until()
             ):  # fmt: skip
-                result.append(one)
+                guards = (*one.guards, *defined_where(one.body, presence))
+                result.append(replace(one, guards=guards))
             case never:
                 assert_never(never)
     return result

@@ -18,6 +18,7 @@ from typing import NamedTuple, assert_never
 from fotltn.logic import core as c
 from fotltn.logic.parts import conjuncts, free_axes, predicates_in
 from fotltn.logic.signature import Signature
+from fotltn.syntax.theory import PredicateDecl
 from fotltn.tree import fold, rebuilt, transform
 
 #: Formulas that must all be true where another one is defined; none if it is defined everywhere.
@@ -50,6 +51,10 @@ class Presence:
     def __bool__(self) -> bool:
         """Whether any entity may be absent."""
         return bool(self.here or self.known)
+
+
+#: Nobody comes or goes.
+EVERYONE = Presence()
 
 
 class Relative(NamedTuple):
@@ -97,7 +102,7 @@ def relative(formula: c.Formula, presence: Presence) -> Relative:
     """
     if not presence:
         return Relative(c.Truth(True), formula)
-    here, known = dict(presence.here), dict(presence.known)
+    here = dict(presence.here)
 
     def visit(node: c.AnyNode, below: list[tuple[_Needs, c.Core]]) -> tuple[_Needs, c.Core]:
         needs, parts = _joined(*(n for n, _ in below)), [part for _, part in below]
@@ -110,9 +115,7 @@ def relative(formula: c.Formula, presence: Presence) -> Relative:
                 return _joined(needs, there), rebuilt(node, parts)
             case c.Quantifier(_, axes):
                 bound = frozenset(axes)
-                exist = tuple(
-                    c.Atom(known[a.sort], (c.Variable(a, a.sort),)) for a in axes if a.sort in known
-                )
+                exist = present_in(axes, presence)
                 asked = tuple(need for need in needs if free_axes(need) & bound)
                 *said, body = map(_formula, parts)
                 guards = [*exist, *asked, *said]
@@ -141,6 +144,25 @@ def relative(formula: c.Formula, presence: Presence) -> Relative:
 
     needs, value = fold(formula, visit)
     return Relative(_all(needs), _formula(value))
+
+
+def declared(signature: Signature, presence: Presence) -> Signature:
+    """Return a signature with the predicates that the rewriting names."""
+    added = {n: PredicateDecl(n, (sort,)) for sort, n in presence.here}
+    added |= {n: PredicateDecl(n, (sort,), static=True) for sort, n in presence.known}
+    return replace(signature, predicates={**signature.predicates, **added})
+
+
+def defined_where(formula: c.Formula, presence: Presence) -> list[c.Formula]:
+    """Return what must be true where a formula is defined, each part apart."""
+    needs = conjuncts(relative(formula, presence).defined)
+    return [need for need in needs if need != c.Truth(True)]
+
+
+def present_in(axes: Iterable[c.Axis], presence: Presence) -> list[c.Formula]:
+    """Return what is true of the entities that a trace has, for axes over sorts."""
+    known = dict(presence.known)
+    return [c.Atom(known[a.sort], (c.Variable(a, a.sort),)) for a in axes if a.sort in known]
 
 
 def at_once(formula: c.Formula, guard: c.Formula, neutral: bool) -> c.Formula:

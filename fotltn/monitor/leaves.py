@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from fotltn.errors import LimitError
 from fotltn.logic import core as c
@@ -18,7 +18,14 @@ from fotltn.logic.check import CheckedAxiom
 from fotltn.logic.nnf import TRUE, both, nnf
 from fotltn.logic.parts import changes, conjuncts, operands
 from fotltn.logic.prefix import at_first, prefix
-from fotltn.logic.presence import Presence, as_written, presence_of, relative, written_out
+from fotltn.logic.presence import (
+    Presence,
+    as_written,
+    declared,
+    presence_of,
+    relative,
+    written_out,
+)
 from fotltn.logic.signature import Signature
 from fotltn.monitor.compile import Skeleton, letter
 from fotltn.monitor.domain import Axes
@@ -96,13 +103,7 @@ def watched(
     here = {f"present {sort}": names for sort, names in presence.items()}
     stated = itertools.chain(*presence.values())
     absence = presence_of({sort: f"present {sort}" for sort in presence}, signature, stated)
-    told = replace(
-        signature,
-        predicates={
-            **signature.predicates,
-            **{added: signature.predicates[names[0]] for added, names in here.items()},
-        },
-    )
+    told = declared(signature, absence)
     split = prefix(axiom.formula)
     axes, body = split.axes, split.body
     guards: list[c.Formula] = []
@@ -232,8 +233,8 @@ def _by_name(formula: c.Formula, here: Mapping[str, tuple[str, ...]]) -> c.Formu
 
     def rule(node: c.Core) -> c.Core:
         if isinstance(node, c.Atom) and node.predicate in here:
-            names = here[node.predicate]
-            return functools.reduce(c.Or, (c.Atom(name, node.args) for name in names))
+            atoms: list[c.Formula] = [c.Atom(name, node.args) for name in here[node.predicate]]
+            return functools.reduce(c.Or, atoms)
         return node
 
     return nnf(transform(formula, rule)) if here else formula

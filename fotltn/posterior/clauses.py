@@ -21,6 +21,8 @@ from fotltn.logic.desugar import iff
 from fotltn.logic.nnf import both, either, nnf
 from fotltn.logic.parts import changes, free_axes, operands, predicates_in
 from fotltn.logic.prefix import at_first, is_always, prefix, rebuild, said_at_once
+from fotltn.logic.presence import EVERYONE, Presence, defined_where, present_in, relative
+from fotltn.logic.presence import written_out as rewritten
 from fotltn.logic.signature import Signature
 from fotltn.semantics.tables import Tables
 from fotltn.tree import children, fold, rebuilt, transform, written_out
@@ -58,27 +60,31 @@ class Clause:
         return None if self.weight is None else self.weight * self.cells
 
 
-def clauses(axiom: CheckedAxiom, end: End, signature: Signature) -> list[Clause]:
+def clauses(
+    axiom: CheckedAxiom, end: End, signature: Signature, presence: Presence = EVERYONE
+) -> list[Clause]:
     """The clauses of an axiom: a hard axiom is split into conjuncts, a soft one has its cells.
 
     An axiom without `G` is about the first time point. A cell that only the end of a trace makes
-    false is not a violation, unless the end is final.
+    false is not a violation, unless the end is final. Where an axiom is undefined, because an
+    entity is absent, its clauses ask for nothing.
     """
     if not axiom.hard:
-        return _soft_clauses(axiom, end, signature)
+        return _soft_clauses(axiom, end, signature, presence)
     result = []
-    for one in said_at_once(axiom.formula, signature):
-        body = one.body
+    for one in said_at_once(axiom.formula, signature, presence):
+        body = _if_decided(one.body, end, presence)
         for guard in one.guards:
-            body = c.Implies(guard, body)
-        body = _if_decided(body, end)
+            body = either(nnf(c.Not(without_presence(guard, presence))), body)
         if not one.always:
             body = either(c.Not(_FIRST), body)
         result.append(Clause(axiom.name, one.axes, body, None))
     return result
 
 
-def _soft_clauses(axiom: CheckedAxiom, end: End, signature: Signature) -> list[Clause]:
+def _soft_clauses(
+    axiom: CheckedAxiom, end: End, signature: Signature, presence: Presence
+) -> list[Clause]:
     """The clauses of a soft axiom, in which each cell costs the weight once.
 
     An axiom has one clause, so that a cell counts once, even if several parts of a conjunction are
@@ -92,17 +98,20 @@ def _soft_clauses(axiom: CheckedAxiom, end: End, signature: Signature) -> list[C
     for number, layer in enumerate(start.layers):
         if isinstance(layer, c.Quantifier):
             axes += layer.axes
-            guards += [] if layer.guard is None else [layer.guard]
+            guards += present_in(layer.axes, presence)
+            if layer.guard is not None:
+                guards += [*defined_where(layer.guard, presence), layer.guard]
         elif when is None and not layer.past:
             when, guards = layer.window, [at_first(guard, signature) for guard in guards]
         elif not (is_always(layer) and when == c.Window() and not changes(signature, *guards)):
             body = rebuild(start.layers[number:], body)  # their windows may share a cell
             break
+    guards += defined_where(body, presence)
     result = []
     for part in _one_false_at_most(body):
-        said = _if_decided(part, end)
+        said = _if_decided(part, end, presence)
         for guard in guards:
-            said = either(nnf(c.Not(guard)), said)
+            said = either(nnf(c.Not(without_presence(guard, presence))), said)
         if when is None:
             said = either(c.Not(_FIRST), said)
         elif when != c.Window():
@@ -112,9 +121,14 @@ def _soft_clauses(axiom: CheckedAxiom, end: End, signature: Signature) -> list[C
     return result
 
 
-def _if_decided(body: c.Formula, end: End) -> c.Formula:
+def _if_decided(body: c.Formula, end: End, presence: Presence) -> c.Formula:
     """The normal form of a body, which a cut at the end of a trace does not make false."""
-    return nnf(if_longer(body) if end == "undecided" else body)
+    return nnf(without_presence(if_longer(body) if end == "undecided" else body, presence))
+
+
+def without_presence(formula: c.Formula, presence: Presence) -> c.Formula:
+    """A formula's truth where it is defined, without presence."""
+    return rewritten(relative(formula, presence).value)
 
 
 def _one_false_at_most(body: c.Formula) -> list[c.Formula]:

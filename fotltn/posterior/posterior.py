@@ -197,7 +197,7 @@ class Posterior:
         worlds = {n: t[some].flatten(0, 1) for n, t in self.worlds.items() if n in used}
         number = len(range(self.count)[some])
         # Two-valued logic reads nothing else.
-        read = replace(self.tables, predicates=fixed, features={}, inputs={}, present={})
+        read = replace(self.tables, predicates=fixed, features={}, inputs={})
         every = repeated(read, number)
         learned = {n: t.to(every.dtype) for n, t in worlds.items()}
         every = replace(every, predicates={**every.predicates, **learned})

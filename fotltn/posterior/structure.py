@@ -16,8 +16,16 @@ from fotltn.logic.check import CheckedTheory
 from fotltn.logic.defined import Definition, definitions_in
 from fotltn.logic.nnf import nnf
 from fotltn.logic.parts import predicates_in
+from fotltn.logic.presence import declared
 from fotltn.posterior.above import conditions_above, free_beneath, only_now
-from fotltn.posterior.clauses import Clause, clauses, counted, inhabited, not_too_deep
+from fotltn.posterior.clauses import (
+    Clause,
+    clauses,
+    counted,
+    inhabited,
+    not_too_deep,
+    without_presence,
+)
 from fotltn.posterior.kinds import KindCompiler
 from fotltn.posterior.patterns import Bit, Slot
 from fotltn.posterior.prior import TOGETHER, groups
@@ -103,19 +111,21 @@ def statements(
 ) -> Structure:
     """The definitions and clauses of a theory, without kinds of tracks; see `structure`."""
     certain = replace(theory, axioms=tuple(a for a in theory.axioms if a.hard))
+    presence = tables.presence
+    known = declared(theory.signature, presence)
     told = dict(define or {})
     uses = {name: predicates_in(d.formula) for name, d in told.items()}
     stated = definitions_in(certain, [n for n in learned if n not in told], uses)
     definitions = {}
     for name, definition in _ordered({**told, **stated.by_name}).items():
-        formula = inhabited(nnf(definition.formula), tables)
+        formula = inhabited(nnf(without_presence(definition.formula, presence)), tables)
         not_too_deep(formula, f"the definition of '{name}'")
         definitions[name] = replace(definition, formula=formula)
     said = tuple(
         clause
         for axiom in theory.axioms
         if axiom.name not in stated.axioms and (axiom.hard or axiom.weight > 0)
-        for clause in (counted(one, tables) for one in clauses(axiom, end, theory.signature))
+        for clause in (counted(one, tables) for one in clauses(axiom, end, known, presence))
         if not_too_deep(clause.body, f"'{axiom.name}'")
     )
     free = tuple(n for n in learned if n not in definitions)

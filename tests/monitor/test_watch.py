@@ -365,7 +365,7 @@ def test_an_absent_point_is_no_point():
     events += map(str, watch.finish("final"))
     assert [e for e in events if "violated" in e] == [
         "step 1: Next violated: x = ann, time 0",
-        "step 3: Rec violated: x = ann, time 0",
+        "step 2: Rec violated: x = ann, time 0",
         "step 3: Rec violated: x = ann, time 1",
     ]
     watch = Watch(parse_theory(RECOVERS), presence=["Here"])

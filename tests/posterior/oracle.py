@@ -17,6 +17,7 @@ from fotltn.errors import CheckError
 from fotltn.grounding.labels import Labels
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedTheory, check
+from fotltn.logic.presence import relative, written_out
 from fotltn.posterior.evidence import NoiseRates
 from fotltn.semantics import crisp
 from fotltn.semantics.tables import Tables
@@ -241,11 +242,13 @@ class Exact:
             return replace(
                 tables, lengths=tables.lengths.repeat(count), predicates={**fixed, **flat},
                 functions={n: spread(t) for n, t in tables.functions.items()},
+                present={n: spread(t) for n, t in tables.present.items()},
             )  # fmt: skip
 
         for name, formula in definitions.items():
             decl = signature.predicates[name]
-            axes, truth = crisp.evaluate(formula, laid())
+            defined = written_out(relative(formula, laid().presence).value)
+            axes, truth = crisp.evaluate(defined, laid())
             value = truth.double()
             if len(axes) < len(decl.sorts):  # a formula without the head's variable
                 value = value.unsqueeze(1).expand(-1, tables.sizes[decl.sorts[0]], -1)
@@ -287,7 +290,14 @@ class Exact:
         }
 
     def _axiom(
-        self, formula: c.Formula, hard: bool, weight: float, end: End, tables: Tables, count: int
+        self,
+        formula: c.Formula,
+        hard: bool,
+        weight: float,
+        end: End,
+        tables: Tables,
+        count: int,
+        needs: tuple[c.Formula, ...] = (),
     ) -> Tensor:
         """What an axiom is worth in each world: cells at which its body is false, one by one."""
         axes: list[c.Axis] = []
@@ -313,9 +323,14 @@ class Exact:
                 inner = c.Aggregate(True, part, c.Window(), past=False) if always else part
                 if axes:
                     inner = c.Quantifier(True, tuple(axes), None, inner)
-                total += self._axiom(inner, hard, weight, end, tables, count)
+                more = (*needs, relative(body, tables.presence).defined)
+                total += self._axiom(inner, hard, weight, end, tables, count, more)
             return total
-        value = crisp.evaluate(if_longer(body) if end == "undecided" else body, tables)
+        asked = if_longer(body) if end == "undecided" else body
+        said = written_out(relative(asked, tables.presence).value)
+        for need in (*needs, relative(body, tables.presence).defined):
+            said = c.Implies(need, said)
+        value = crisp.evaluate(said, tables)
         sizes = [tables.full_size(a) for a in axes if a not in value.axes]
         times = int(np.prod(sizes)) if sizes else 1
         inside = tables.inside if always else tables.edge(past=True)
