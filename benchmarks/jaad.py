@@ -36,7 +36,7 @@ from fotltn.project.config import read_config
 from fotltn.project.world import World, read_world
 from fotltn.semantics import crisp
 from fotltn.semantics.config import CRISP, Semantics, named
-from fotltn.semantics.tables import Tables, Value
+from fotltn.semantics.tables import Names, Tables, Value
 
 PROJECT = Path(__file__).resolve().parent.parent / "examples" / "jaad"
 LEARNED = ("Stop", "Run", "Crossing", "OnSidewalk")
@@ -85,6 +85,8 @@ def _alone(world: World, model: Tables, trace: int) -> Tables:
         sizes=sizes,
         lengths=torch.tensor([length]),
         horizon=length,
+        present={sort: cut(mask, [sort]) for sort, mask in model.present.items()},
+        names=Names(),
         predicates={
             n: cut(model.predicate(n), signature.predicates[n].sorts) for n in model.predicates
         },

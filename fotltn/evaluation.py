@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from operator import is_
 from typing import Literal
 
 import torch
@@ -24,7 +25,7 @@ from fotltn.engine import (
 from fotltn.errors import DataError, LimitError, SemanticsError
 from fotltn.logic import core as c
 from fotltn.logic.parts import free_axes, predicates_in
-from fotltn.logic.presence import Presence, at_once, relative
+from fotltn.logic.presence import EVERYONE, Presence, at_once, relative
 from fotltn.plan.blocks import Costs, layout
 from fotltn.plan.build import BUDGET
 from fotltn.plan.cost import called, check_peak
@@ -141,6 +142,8 @@ class Evaluator:
     engine: bool = True
     _ready: dict[int, _Ready] = field(default_factory=dict)
     _apart: dict[Presence, Evaluator] = field(default_factory=dict)
+    _told: tuple[object, ...] = (None,) * 4
+    _presence: Presence = EVERYONE
 
     def __post_init__(self) -> None:
         """Raise an error for settings that cannot be compiled."""
@@ -158,12 +161,17 @@ class Evaluator:
         Raises:
             LimitError: the formulas do not fit the budget.
         """
-        if tables.presence:
-            return self._relative(tables.presence)._values(tables, key)
+        if not (tables.present or tables.names.local):
+            return self._values(tables, key)
+        told = (tables.present, tables.names, tables.stated, tables.signature)
+        if not all(map(is_, told, self._told)):  # in training, only degrees differ
+            self._told, self._presence = told, tables.presence
+        if self._presence:
+            return self._relative(self._presence)._values(tables, key)
         return self._values(tables, key)
 
     def _relative(self, presence: Presence) -> Evaluator:
-        """The same for formulas without presence, which share its plans."""
+        """The same for formulas as they are written where entities come and go."""
         if presence not in self._apart:
             every = self.formulas.items()
             formulas = {

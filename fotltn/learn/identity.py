@@ -162,8 +162,10 @@ def _leaves(name: str, value: Any, digests: Digests) -> Iterator[tuple[str, Any]
         yield name, show_theory(Theory(value.declarations, ()))
     elif isinstance(value, Tables | Labels):
         for field in fields(value):
-            if not field.name.startswith("_"):
+            if not field.name.startswith("_") and field.name != "stated":
                 yield f"{name}.{field.name}", _digest(leaves(getattr(value, field.name), digests))
+        if isinstance(value, Tables) and value.presence:
+            yield f"{name}.absent entities", ["have no points", sorted(value.presence.everywhere)]
     elif is_dataclass(value) and not isinstance(value, Node | type):
         for field in fields(value):
             if field.compare and not field.name.startswith("_"):

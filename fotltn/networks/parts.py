@@ -22,7 +22,7 @@ from fotltn.logic.check import CheckedTheory
 from fotltn.logic.prefix import prefix
 from fotltn.logic.signature import Signature
 from fotltn.semantics.sparse import SparseTable
-from fotltn.semantics.tables import Tables
+from fotltn.semantics.tables import Names, Tables
 from fotltn.tree import postorder
 
 T = TypeVar("T", Tensor, SparseTable, Tensor | SparseTable)
@@ -130,8 +130,25 @@ def part(
         },
         constants={s: names for s, names in fixed.constants.items() if s not in cut},
         features={s: _pick(f, chosen([s])) for s, f in fixed.features.items()},
+        present={s: _pick(mask, chosen([s])) for s, mask in fixed.present.items()},
+        names=_names(fixed.names, traces, cut),
     )
     return DataPart(traces, cut, smaller, next(_KEYS) if again else None)
+
+
+def _names(names: Names, traces: Tensor | None, cut: Mapping[str, Tensor]) -> Names:
+    """Return the names of a part; places of a sort that is split have none."""
+    local = {sort: each for sort, each in names.local.items() if sort not in cut}
+    entities = {sort: each for sort, each in names.entities.items() if sort not in cut}
+    if traces is None:
+        return replace(names, entities=entities, local=local)
+    numbers = traces.tolist()
+    return replace(
+        names,
+        traces=tuple(map(names.trace, numbers)),
+        entities=entities,
+        local={sort: tuple(each[n] for n in numbers) for sort, each in local.items()},
+    )
 
 
 def _check_numbers(what: str, numbers: Tensor, count: int) -> None:

@@ -15,6 +15,7 @@ from torch import Tensor
 from fotltn.bindings import Ranged, ranged
 from fotltn.evaluation import Evaluator
 from fotltn.logic.parts import symbols
+from fotltn.logic.presence import relative
 from fotltn.networks.grounding import Grounding
 from fotltn.networks.parts import part as part_of
 from fotltn.networks.predicates import NetworkCall
@@ -75,8 +76,9 @@ def definition_rows(grounding: Grounding) -> list[DefinitionRows]:
     for name, checked in grounding.definitions.items():
         if name in grounding.marginals:
             continue
-        some = ranged(checked.formula, checked.free[0]) if checked.free else None
-        formula = checked.formula if some is None else some.formula
+        core = relative(checked.formula, grounding.fixed.presence).value
+        some = ranged(core, checked.free[0]) if checked.free else None
+        formula = core if some is None else some.formula
         semantics = grounding.defined[name].semantics or grounding.semantics
         at = 0 if grounding.signature.predicates[name].static else None
         evaluator = Evaluator({name: formula}, semantics, at)

@@ -23,7 +23,7 @@ from fotltn.kernels.tracing import is_learned
 from fotltn.logic import core as c
 from fotltn.logic.parts import free_axes, free_axes_of_all, predicates_in
 from fotltn.semantics.sparse import SparseTable
-from fotltn.semantics.tables import Tables, Value, sort_of
+from fotltn.semantics.tables import Names, Tables, Value, sort_of
 from fotltn.tree import postorder
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
@@ -250,6 +250,7 @@ class Layout:
                 predicates={n: t[i] for n, t in predicates.items()},
                 functions={n: t[i] for n, t in functions.items()},
                 features={s: t[i] for s, t in features.items()},
+                present={}, names=Names(),  # formulas name what they need of presence
             )
             for i, block in enumerate(self.blocks)
         ]  # fmt: skip

@@ -37,6 +37,7 @@ from fotltn.project.stored import (
     check_widths,
     numbers_by_name,
     placed,
+    read_anew,
     unpack_history,
     unpack_world,
     versions,
@@ -489,6 +490,7 @@ def load_model(
         trust = None if trust is None else numbers_by_name(trust, "trust")
         thresholds = numbers_by_name(past.get("thresholds", {}), "thresholds")
         made_by = {str(n): str(v) for n, v in past.get("versions", {}).items()}
+        world = read_anew(world, made_by.get("fotltn", ""))
         flips = None if past["flips"] is None else float(past["flips"])
         posterior = None
         if config.method == "posterior":

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fotltn.errors import DataError, shown
+from fotltn.errors import DataError, shown, warning
 from fotltn.grounding.dense import MAX_CELLS, stated_of, stated_presence
 from fotltn.grounding.facts import Facts
 from fotltn.grounding.features import Features
@@ -135,6 +135,19 @@ def unpack_world(
         source, theory, facts, stored.fixed().to(device), labels["stated"], labels["train"],
         labels.get("test"),
     )  # fmt: skip
+
+
+def read_anew(world: World, version: str) -> World:
+    """Return the data of a model; say so if its version gave its formulas another meaning."""
+    old = version.split(".")[:2] in ([""], ["0", "1"], ["0", "2"])
+    if not (old and world.fixed.presence):
+        return world
+    told = warning(
+        "version 0.2 took an absent entity for one of which nothing is true; now it has no time "
+        "points: what was learned stays, formulas and axioms are read anew",
+        hint="train again, so that learning follows this meaning, too",
+    )
+    return replace(world, facts=replace(world.facts, warnings=(*world.facts.warnings, told)))
 
 
 def unpack_history(past: Any) -> tuple[Epoch, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, NamedTuple, Protocol, TypeVar, assert_never
 
 import torch
@@ -14,7 +15,7 @@ from fotltn.arguments import public
 from fotltn.errors import DataError, name_hint
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedFormula
-from fotltn.logic.presence import Presence, presence_of
+from fotltn.logic.presence import EVERYONE, Presence, presence_of
 from fotltn.logic.signature import Signature
 from fotltn.semantics.sparse import SparseTable
 from fotltn.syntax.theory import FunctionDecl, PredicateDecl, RelationDecl
@@ -291,6 +292,8 @@ class Tables:
     @property
     def presence(self) -> Presence:
         """Which entities may be absent; the predicates that say so have tables here, too."""
+        if not (self.present or self.names.local):
+            return EVERYONE
 
         def made() -> Presence:
             here = {sort: f"{_HERE}{sort}" for sort in self.present if self._moves(sort)}
@@ -315,13 +318,9 @@ class Tables:
 
     def _known(self, sort: str) -> Tensor:
         """Which entities of a sort a trace has, shape `(trace, entity, 1)`."""
-        device, size = self.lengths.device, self.sizes[sort]
-        known = torch.ones(self.batch, size, 1, dtype=torch.bool, device=device)
-        if sort in self.names.local:
-            numbers = torch.tensor([*map(len, self.names.local[sort])], device=device)
-            known = known & (torch.arange(size, device=device) < numbers.unsqueeze(-1)).unsqueeze(
-                -1
-            )
+        size, local = self.sizes[sort], self.names.local.get(sort)
+        numbers = (size,) * self.batch if local is None else tuple(map(len, local))
+        known = _first_places(numbers, size, self.lengths.device)
         if sort in self.present and not self._moves(sort):
             known = known & self.present[sort].any(-1, keepdim=True)
         return known
@@ -362,6 +361,13 @@ def table_shape(tables: Tables, decl: PredicateDecl | FunctionDecl) -> tuple[int
     """Return the shape of a symbol's table: (trace, *arguments, time)."""
     sizes = (tables.sizes[s] for s in decl.sorts)
     return (tables.batch, *sizes, 1 if decl.static else tables.horizon)
+
+
+@lru_cache(maxsize=64)
+def _first_places(numbers: tuple[int, ...], size: int, device: torch.device) -> Tensor:
+    """Mark the first places of each trace, shape `(trace, size, 1)`."""
+    wanted = torch.tensor(numbers, device=device).unsqueeze(-1)
+    return (torch.arange(size, device=device) < wanted).unsqueeze(-1)
 
 
 def _lookup(kind: str, name: str, tables: Mapping[str, T]) -> T:

@@ -77,10 +77,8 @@ class Rows:
         ]
 
     def in_view(self) -> list[tuple[str, str, int]]:
-        """Where somebody is in view, and was the step before, if there is one."""
-        return [
-            (clip, ped, t) for clip, ped, t in self.ped if t == 0 or (clip, ped, t - 1) in self.ped
-        ]
+        """Where somebody is in view, and was the step before."""
+        return [(clip, ped, t) for clip, ped, t in self.ped if (clip, ped, t - 1) in self.ped]
 
     def looked(self, clip: str, ped: str, t: int, reach: int) -> bool:
         seen = range(max(0, t - reach), t + 1)

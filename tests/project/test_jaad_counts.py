@@ -81,8 +81,7 @@ class Clips(Rows):
 
     def present(self, cell: Cell, windows: Iterable[Window]) -> bool:
         return all(
-            not (steps := self.inside(cell, *window)) or any(step in self.ped for step in steps)
-            for window in windows
+            any(step in self.ped for step in self.inside(cell, *window)) for window in windows
         )
 
     def cells(self, *, with_ped: bool, first: bool, ahead: int) -> list[Cell]:

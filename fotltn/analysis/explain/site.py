@@ -19,7 +19,7 @@ from fotltn.logic import core as c
 from fotltn.logic.presence import relative
 from fotltn.semantics.config import CRISP, STABLE_PRODUCT
 from fotltn.semantics.sparse import SparseTable
-from fotltn.semantics.tables import Tables, Value, evaluate_term, spread
+from fotltn.semantics.tables import Names, Tables, Value, evaluate_term, spread
 from fotltn.tree import fold
 
 #: Places on the axes that are bound inside a body.
@@ -255,6 +255,8 @@ class Site:
             tables,
             lengths=tables.lengths[trace : trace + 1],
             predicates={},
+            present={},
+            names=Names(),
             functions=alone(tables.functions),
             features=alone(tables.features),
             cuts={axis: (number, number + 1) for axis, number in bound},
