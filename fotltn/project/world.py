@@ -24,7 +24,6 @@ from fotltn.grounding.split import flip, split
 from fotltn.grounding.training_share import cells_of_traces, training_cells, without_unseen_words
 from fotltn.grounding.wide import Wide, read_wide
 from fotltn.learn.objective import unsure
-from fotltn.logic import core as c
 from fotltn.logic.check import CheckedTheory, check
 from fotltn.logic.defined import definitions_in
 from fotltn.logic.signature import Signature
@@ -236,7 +235,6 @@ def world_of(
         from_facts = [n for n in signature.predicates if n not in made]
         odd = (
             *config.strays(),
-            *unguarded(theory, facts),
             *never_stated(theory, from_facts, facts.rows),
             *odd_times(facts),
             *_unnamed_clock(data, facts),
@@ -366,27 +364,6 @@ def _check_values(config: Config, facts: Facts) -> None:
 # --- what is odd ----------------------------------------------------------------------------
 
 
-def unguarded(theory: CheckedTheory, facts: Facts) -> tuple[Diagnostic, ...]:
-    """Yield a warning for each local sort whose empty places count in axioms.
-
-    A trace with fewer entities than another has empty places, where every given fact is false. A
-    quantifier counts them, unless it has a guard that speaks of its variable.
-    """
-    warnings = []
-    for sort, names in facts.local.items():
-        counts = set(map(len, names))
-        axioms = [a.name for a in theory.axioms if any(_open(a.formula, sort))]
-        if len(counts) < 2 or not axioms:
-            continue
-        text = (
-            f"{listing(axioms, 20)}: a quantifier over '{sort}' also counts empty "
-            f"places, because traces have {min(counts)} to {max(counts)} of these"
-        )
-        hint = "add a guard that is true of existing entities: forall x where Present(x). …"
-        warnings.append(warning(text, hint=hint))
-    return tuple(warnings)
-
-
 def without_say(config: Config, theory: CheckedTheory) -> Iterator[Diagnostic]:
     """Yield a warning for axioms that exclude no world, because traces end before they fail."""
     if config.method != "posterior" or config.end == "final":
@@ -401,16 +378,6 @@ def without_say(config: Config, theory: CheckedTheory) -> Iterator[Diagnostic]:
             hint='set a limit, such as F[<=5], or write end = "final" in [theory] if nothing comes '
             "after the end",
         )
-
-
-def _open(formula: c.Formula, sort: str) -> Iterator[c.Axis]:
-    """Return the axes of a sort that no guard mentions."""
-    for node in postorder(formula):
-        if not isinstance(node, c.Quantifier):
-            continue
-        guard = () if node.guard is None else postorder(node.guard)
-        seen = {n.axis for n in guard if isinstance(n, c.Variable)}
-        yield from (axis for axis in node.axes if axis.sort == sort and axis not in seen)
 
 
 # --- what is stated ----------------------------------------------------------------------------

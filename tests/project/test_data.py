@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import fotltn
 from fotltn.errors import DataError
 from fotltn.grounding.measures import Entity, Measure
 from fotltn.project.build import build
@@ -209,28 +210,19 @@ def test_what_is_wrong_in_the_table_of_the_split(tmp_path):
 # --- empty places -----------------------------------------------------------------------------
 
 
-def test_quantifiers_over_empty_places_are_told(tmp_path):
-    folder = project(tmp_path)
-    more = """\
-axiom A2: forall y. G(Cross(y) -> F !Cross(y))
-axiom A3: forall x. G(Stop(x) -> exists y where Here(y). Close(x, y))
-axiom A4: G forall x, y where Stop(x). Close(x, y)
-"""
-    (folder / "theory.fot").write_text(THEORY + more, "utf-8")
-    (warning,) = read_world(read_config(folder)).facts.warnings
-    assert warning.message == (
-        "'A2', 'A4': a quantifier over 'ped' also counts empty places, because traces have 0 to 2 "
-        "of these"
-    )
-    assert "forall x where Present(x)" in str(warning.hint)
-
-
-def test_traces_with_as_many_entities_have_no_empty_places(tmp_path):
-    folder = project(tmp_path)
-    (folder / "theory.fot").write_text(THEORY + "axiom A2: forall y. G Cross(y)\n", "utf-8")
-    rows = ["clip,t,who,crosses,h", *(f"{clip},0,p,1,0.5" for clip in CLIPS)]
-    (folder / "tables" / "peds.csv").write_text("\n".join(rows) + "\n", "utf-8")
-    assert read_world(read_config(folder)).facts.warnings == ()
+def test_quantifiers_leave_out_places_that_a_trace_does_not_fill():
+    """The first trace has two entities, the second one: nothing is false of the place beside it."""
+    theory = fotltn.parse("sort ped\npredicate Cross(ped)\naxiom A: forall y. Cross(y)")
+    stated = {
+        "predicate": ["Cross"] * 3, "arg1": ["a", "b", "c"], "time": [0] * 3,
+        "trace": ["one", "one", "two"],
+    }  # fmt: skip
+    data = fotltn.read(theory, stated, local=["ped"])
+    for semantics in ("crisp", "stable-product"):
+        assert fotltn.evaluate(theory["A"], data, semantics=semantics).tolist() == [1, 1]
+    assert fotltn.evaluate("exists y. !Cross(y)", data, semantics="crisp").tolist() == [0, 0]
+    (rule,) = fotltn.rules(theory, data, resamples=0)
+    assert (rule.overall.support, rule.overall.confidence.value) == (3, 1.0)
 
 
 def test_the_split_says_which_labels_not_which_tables(tmp_path):
