@@ -20,6 +20,7 @@ from fotltn.analysis.cells import Cells
 from fotltn.analysis.changes import Change, placed
 from fotltn.analysis.tally import Standing
 from fotltn.logic import core as c
+from fotltn.logic.presence import relative
 from fotltn.semantics.config import PMean
 from fotltn.tree import postorder
 
@@ -76,8 +77,10 @@ def _exponent(cells: Cells) -> float | None:
         return None
     if not isinstance(semantics.forall, PMean) or math.isinf(semantics.forall.p):
         return None
-    if any(layer.guard is not None for layer in cells.counting(cells.prefix).layers):
+    if any(isinstance(layer, c.Quantifier) and layer.guard is not None for layer in layers):
         return None
+    if relative(cells.formula, cells.tables.presence).value != cells.formula:
+        return None  # as many count as are present
     times = [isinstance(layer, c.Aggregate) for layer in layers]
     in_order = times == sorted(times)
     return semantics.forall.p if in_order or semantics.always == semantics.forall else None

@@ -20,7 +20,7 @@ from fotltn.analysis.changes import Change, placed, put
 from fotltn.logic import core as c
 from fotltn.logic.prefix import Layer, Prefix
 from fotltn.semantics.sparse import SparseTable
-from fotltn.semantics.tables import Decisions, Tables
+from fotltn.semantics.tables import Decisions, Names, Tables
 from fotltn.syntax.theory import RelationDecl
 from fotltn.tree import children, postorder, transform
 
@@ -49,7 +49,8 @@ def cell_part(
     """The cells at some places, as they are and with changed facts.
 
     Args:
-        cells: the cells of a formula whose ∀ and G have no guards.
+        cells: the cells of a formula whose ∀ and G have no guards, and which needs nobody who
+            comes and goes.
         places: the places on some axes.
         changes: the changed facts.
 
@@ -118,7 +119,7 @@ def _narrowed(start: Prefix, tied: tuple[c.Axis, ...]) -> _Narrowed:
 
 def _tables(tables: Tables, part: _Narrowed, places: AxisPlaces) -> Tables:
     """Tables with the sorts and relations of some places, and without predicates."""
-    how, sizes, present = tables.decisions or Decisions(), dict(tables.sizes), dict(tables.present)
+    how, sizes = tables.decisions or Decisions(), dict(tables.sizes)
     limits = {
         name: how.thresholds[atom.predicate]
         for name, atom in part.atoms.items()
@@ -128,10 +129,8 @@ def _tables(tables: Tables, part: _Narrowed, places: AxisPlaces) -> Tables:
         sort = part.axes[axis].sort
         if sort is not None:
             sizes[sort] = len(at)
-            if axis.sort in present:
-                present[sort] = present[str(axis.sort)][:, at]
     small = replace(
-        tables, sizes=sizes, present=present, predicates={}, decisions=Decisions(limits)
+        tables, sizes=sizes, present={}, names=Names(), predicates={}, decisions=Decisions(limits)
     )
     for axis, at in places.items():
         relation = part.axes[axis].relation
