@@ -248,12 +248,6 @@ class AxiomLoss(nn.Module):
                 raise DataError(
                     f"the sort '{sort}' has {size} entities in the data, {sizes[sort]} in tables"
                 )
-        for sort, mask in data.present.items():
-            if mask.shape[0] not in (1, len(ends)) or mask.shape[-1] != horizon:
-                raise DataError(
-                    f"the presence of '{sort}' is that of {mask.shape[0]:,} traces of "
-                    f"{mask.shape[-1]:,} time points, the tables have {len(ends):,} of {horizon:,}"
-                )
         base = replace(
             data, sizes=sizes, lengths=ends.to(device), horizon=horizon, predicates=predicates,
             functions=functions, signature=signature, single=False,

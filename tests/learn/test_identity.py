@@ -11,7 +11,7 @@ from torch import nn
 
 from fotltn import DataError
 from fotltn.learn.fit import fit
-from fotltn.learn.identity import identity
+from fotltn.learn.identity import differences, identity
 from fotltn.networks.encoders import Embeddings
 from fotltn.networks.grounding import Grounding
 from fotltn.networks.predicates import Logits, Network, mlp
@@ -183,3 +183,16 @@ def test_without_checkpoints_nothing_is_read(monkeypatch):
 
     monkeypatch.setattr(module, "identity", lambda *_: pytest.fail("read"))
     fit(tasks.task(epochs=2))
+
+
+def test_a_checkpoint_from_before_absence_meant_no_point_is_refused_by_name():
+    """Nothing is asked of tasks in which nobody comes or goes."""
+    plain = tasks.task(epochs=4)
+    assert not [name for name in identity(plain) if "absent" in name or "stated" in name]
+    ground = plain.grounding
+    there = torch.ones(SHAPE, dtype=torch.bool)
+    there[..., -1] = False
+    ground.fixed = replace(ground.fixed, present={"agent": there})
+    ours = identity(plain)
+    theirs = {name: value for name, value in ours.items() if "absent entities" not in name}
+    assert "absent entities: nothing there" in differences(theirs, ours)

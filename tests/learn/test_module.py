@@ -421,3 +421,26 @@ def test_on_a_gpu():
         found = place({n: t.cuda() for n, t in brought.items()}).loss
         close(found.cpu(), expected)
     assert place.data.lengths.is_cuda
+
+
+ABSENT = """
+sort p
+predicate Sick(p), Here(p)
+axiom Well: forall x. G !Sick(x)
+axiom Soon: forall x. G(Here(x) -> F[<=1] !Sick(x))
+"""
+
+
+def test_a_loss_counts_only_where_entities_are_present():
+    """A degree at an absent point has no weight and no slope; axioms equal those of `evaluate`."""
+    theory = fotltn.parse(ABSENT)
+    here = torch.tensor([[True, True, False, True], [False, True, True, False]])
+    data = fotltn.tables(theory, Here=here.double(), present={"p": here})
+    sick = (0.1 + 0.8 * torch.rand(1, 2, 4, dtype=torch.float64)).requires_grad_()
+    result = AxiomLoss(theory, data=data)({"Sick": sick})
+    result.loss.backward()
+    assert sick.grad is not None
+    assert (sick.grad[0] != 0).equal(here)
+    means = [sick.detach()[0, i][here[i]].pow(4).mean() for i in range(2)]
+    expected = 1 - float(torch.stack(means).mean()) ** 0.25
+    assert float(result.values["Well"].detach()) == pytest.approx(expected)
