@@ -247,10 +247,11 @@ def test_tables_say_how_much_there_is():
 #: Methods that the package itself calls. Their arguments are of private types, no example shows
 #: them, and docs/api.md says that such methods may change.
 PRIVATE_METHODS = {
-    "Cells": {"axes", "blocks", "body", "boolean", "check_predicates", "sizes",
+    "Cells": {"axes", "blocks", "body", "boolean", "check_predicates", "counting", "sizes",
               "threshold_of", "undecided", "viewed"},
     "Model": {"view"},
-    "Tables": {"constant", "derived", "edge", "everywhere", "full_size", "size", "with_relation"},
+    "Tables": {"constant", "derived", "edge", "everywhere", "full_size", "presence", "size",
+               "with_relation"},
 }  # fmt: skip
 
 #: A shape in a docstring: axes by name.

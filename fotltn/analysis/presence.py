@@ -50,8 +50,17 @@ def present_where_used(
 def absent_where_used(
     free: tuple[c.Axis, ...], formula: c.Formula, tables: Tables
 ) -> Tensor | None:
-    """Where a formula is undefined, shape `(trace, *free, time)`; None if that is nowhere."""
-    masks = present_where_used(free, formula, tables)
+    """Where a formula is undefined, shape `(trace, *free, time)`; None if that is nowhere.
+
+    Of entities that a trace never has, not even what is static is told.
+    """
+    ever = [
+        Value((axis,), tables.present[sort][:, list(entities)].any(-1, keepdim=True))
+        for axis in free
+        for _, sort, entities in columns(axis, tables)
+        if sort in tables.present
+    ]
+    masks = (*present_where_used(free, formula, tables), *ever)
     if not masks:
         return None
     shape = (tables.batch, *map(tables.size, free), tables.horizon)

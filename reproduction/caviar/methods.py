@@ -31,7 +31,9 @@ _THIRD = (
     " & Aligned(q) & Aligned(r))"
 )
 _ALONG = "(Near(p) & Walk(p) & Aligned(p))"
-_LASTS = f"({_ALONG} S (X[11] {_ALONG} & G[<=11] {_ALONG}))"
+_LATER = _ALONG.replace("(p)", "(q)")
+#: False, not undefined, where the pair is no longer there 11 steps later.
+_LASTS = f"({_ALONG} S (exists q where q = p. X[11] {_LATER} & G[<=11] {_LATER}))"
 #: The rules of the theory as crisp inertia: a state that begins holds until something ends it.
 CRISP = {
     "Moving": f"!(!(Near(p) | {_THIRD}) | Drifts(p) | Runs(p) | !Steps(p))"
