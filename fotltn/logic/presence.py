@@ -199,16 +199,13 @@ def as_written(formula: c.Formula, presence: Presence) -> c.Formula:
         return bool(names) and names <= presence.added
 
     def rule(node: c.Core) -> c.Core:
-        match node:
-            case c.And(left, right) | c.Or(left, right) | c.Implies(left, right) if asks(left):
-                return right
-            case c.Quantifier() if node.guard is not None:
-                guards = [part for part in conjuncts(node.guard) if not asks(part)]
-                return replace(node, guard=_all(guards) if guards else None)
-            case c.Aggregate() if is_at_once(node):
-                return node.arg
-            case c.Aggregate():
-                return replace(node, guard=None)
+        if isinstance(node, c.Connective) and asks(node.left):
+            return node.right
+        if isinstance(node, c.Quantifier) and node.guard is not None:
+            guards = [part for part in conjuncts(node.guard) if not asks(part)]
+            return replace(node, guard=_all(guards) if guards else None)
+        if isinstance(node, c.Aggregate) and node.guard is not None:
+            return node.arg if is_at_once(node) else replace(node, guard=None)
         return node
 
     return transform(formula, rule)
