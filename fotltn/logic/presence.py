@@ -3,7 +3,7 @@
 A formula is defined where all entities are present that it needs, and only there does it have a
 value. So operators of time range over the points at which their body is defined, and quantifiers
 over the entities for which theirs is. The rewriting says both in formulas without presence: where
-the formula is defined, and its value there. docs/decisions/0029-absent-is-no-point.md has the
+the formula is defined, and its value there. docs/decisions/0028-absent-is-no-point.md has the
 definition as a table.
 """
 
