@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -316,7 +317,7 @@ def test_cells_and_base_rates_against_brute_force(seed, end, monkeypatch):
 
     def environment(axes, place):
         """The entities of a cell; a relation binds several, and others are anyone."""
-        env = dict.fromkeys(free_axes(cells.body), ANYONE)
+        env: dict[c.Axis, Any] = dict.fromkeys(free_axes(cells.body), ANYONE)
         for axis, number in zip(axes, place, strict=True):
             related = axis.relation and tuple(tables.relation(axis.relation)[number].tolist())
             env[axis] = related or number
@@ -331,8 +332,8 @@ def test_cells_and_base_rates_against_brute_force(seed, end, monkeypatch):
         inner = bool(guards) and timed.index(True) < [
             isinstance(n, c.Quantifier) and n.guard is not None for n in layers
         ].index(True) if any(timed) else True  # fmt: skip
-        longer = relative(if_longer(body), cells.boolean.presence).value
-        longer = crisp.evaluate(written_out(longer), cells.boolean)
+        meant = relative(if_longer(body), cells.boolean.presence).value
+        longer = crisp.evaluate(written_out(meant), cells.boolean)
         plain = tuple(replace(n, guard=None) for n in layers)
         every, counted = [], []
         for trace, time, *place in cell_weights(plain, cells.boolean):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ def outcome(given: str) -> str:
     text, rows = given.split("\n\n")
     theory = fotltn.parse(DECLARED + text)
     listed = list(csv.DictReader(rows.splitlines()))
-    stated = [("Here", r["who"], r["day"], 1) for r in listed]
+    stated: list[tuple[Any, ...]] = [("Here", r["who"], r["day"], 1) for r in listed]
     stated += [("Sick", r["who"], r["day"], float(r["sick"])) for r in listed]
     columns = dict(zip(("predicate", "arg1", "time", "truth"), map(list, zip(*stated, strict=True)),
                        strict=True))  # fmt: skip

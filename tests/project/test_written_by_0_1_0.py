@@ -19,6 +19,7 @@ from safetensors.torch import load_file
 import fotltn
 from fotltn.project.config import read_config
 from fotltn.project.train import train
+from fotltn.semantics.config import PMean
 
 ROOT = Path(__file__).parent.parent / "fixtures" / "v0_1_0"
 PROJECTS = ("clips", "paper", "recipe")
@@ -71,7 +72,9 @@ def test_where_entities_come_and_go_formulas_are_read_anew():
     model = fotltn.load_model(ROOT / READ_ANEW / "model")
     said = [w.message for w in model.facts.warnings]
     assert [m for m in said if "formulas and axioms are read anew" in m]
-    p = model.semantics.eventually.p
+    mean = model.semantics.eventually
+    assert isinstance(mean, PMean)
+    p = mean.p
     seen = defaultdict(list)
     for row in model.predictions(["Smiles"]).to_pylist():
         seen[row["trace"], row["arg1"]].append(row["truth"] ** p)

@@ -10,6 +10,7 @@ import itertools
 import random
 import re
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 
@@ -43,18 +44,18 @@ class Loops:
     ) -> None:  # fmt: skip
         self.tables, self.here, self.length = tables, here, tables.length(trace)
         self.semantics, self.several = semantics, several or {}
-        symbols = {**tables.predicates, **tables.functions}
+        symbols: dict[str, Any] = {**tables.predicates, **tables.functions}
         self.rows = {name: table[trace % len(table)].tolist() for name, table in symbols.items()}
-        self.known: dict = {}
+        self.known: dict[Any, Any] = {}
 
-    def value(self, node: c.Core, t: int | None, env: dict) -> object:
+    def value(self, node: Any, t: int | None, env: dict[Any, Any]) -> Any:
         """The value of a formula, or of a term, at a time; `env` has the entity of each axis."""
         key = (node, t, frozenset(env.items()))
         if key not in self.known:
             self.known[key] = self.find(node, t, env)
         return self.known[key]
 
-    def find(self, node: c.Core, t: int | None, env: dict) -> object:
+    def find(self, node: Any, t: int | None, env: dict[Any, Any]) -> Any:
         match node:
             case c.Variable(axis, _, column):
                 who = env[axis]
@@ -68,8 +69,8 @@ class Loops:
             case c.Atom(name, args) | c.Apply(name, args):
                 return self.look_up(name, [self.value(arg, t, env) for arg in args], t)
             case c.Quantifier(universal):
-                seen = self.over_entities(node, t, env)
-                return None if seen is None else self.all(seen, universal, "for")
+                values = self.over_entities(node, t, env)
+                return None if values is None else self.all(values, universal, "for")
             case c.Shift(arg, steps, past, weak):
                 seen = self.over_time(arg, t, c.Window(steps, steps), past, env)
                 return None if seen is None else next(iter(seen.values()), weak)
@@ -87,18 +88,20 @@ class Loops:
             return ANYONE not in parts and parts[0] > parts[1]
         return self.joined(node, [*map(float, parts)])
 
-    def joined(self, node: c.Core, parts: list[float]) -> object:
+    def joined(self, node: Any, parts: list[float]) -> Any:
         s = self.semantics
         if s is None:
-            ways = {c.Not: lambda a: not a, c.And: min, c.Or: max, c.Implies: lambda a, b: a <= b}
+            ways: dict[Any, Any] = {
+                c.Not: lambda a: not a, c.And: min, c.Or: max, c.Implies: lambda a, b: a <= b,
+            }  # fmt: skip
             return bool(ways[type(node)](*parts))
-        degrees = {
+        degrees: dict[Any, Any] = {
             c.Not: scalar.negate, c.And: scalar.conjoin, c.Or: scalar.disjoin,
             c.Implies: scalar.imply,
         }  # fmt: skip
         return degrees[type(node)](*parts, s)
 
-    def all(self, seen: list, universal: bool, over: str) -> object:
+    def all(self, seen: list[Any], universal: bool, over: str) -> Any:
         """All of some values, or any if not `universal`."""
         if (s := self.semantics) is None:
             return (all if universal else any)(seen)
@@ -108,14 +111,16 @@ class Loops:
         }[over, universal]  # fmt: skip
         return scalar.aggregate([*map(float, seen)], how, universal, s)
 
-    def until(self, node: c.Until, t: int | None, env: dict) -> object:
+    def until(self, node: c.Until, t: int | None, env: dict[Any, Any]) -> Any:
         dual, left, right, window, past = (
             node.dual, node.left, node.right, node.window, node.past
         )  # fmt: skip
         if self.over_time(right, t, window, past, env) is None:
             return None
-        s, found = self.semantics, []
+        s = self.semantics
+        found: list[Any] = []
         for k in self.points(t, window, past):
+            assert t is not None
             before = range(k + 1, t + 1) if past else range(t, k)
             here = [self.value(right, k, env), *(self.value(left, r, env) for r in before)]
             if s is None:
@@ -142,8 +147,8 @@ class Loops:
         return [t + k for k in steps if 0 <= t + k < self.length]
 
     def over_time(
-        self, part: c.Formula, t: int | None, window: c.Window, past: bool, env: dict
-    ) -> dict | None:
+        self, part: c.Formula, t: int | None, window: c.Window, past: bool, env: dict[Any, Any]
+    ) -> dict[int, Any] | None:
         """The values at the points of a window, the nearest first, where they are defined.
 
         Without such points, None; but nothing is lost if the window lies beyond the trace, and the
@@ -154,12 +159,15 @@ class Loops:
         seen = {s: value for s, value in values.items() if value is not None}
         return None if not seen and (points or self.value(part, None, env) is None) else seen
 
-    def over_entities(self, node: c.Quantifier, t: int | None, env: dict) -> list | None:
+    def over_entities(
+        self, node: c.Quantifier, t: int | None, env: dict[Any, Any]
+    ) -> list[Any] | None:
         """The values for the entities for which the guard is true and the body is defined.
 
         Without such entities, None if even one that is always there would not make it defined.
         """
-        sizes, tuples = self.tables.sizes | self.several, self.tables.relations
+        sizes: dict[Any, int] = {**self.tables.sizes, **self.several}
+        tuples = self.tables.relations
         places = [[*map(tuple, tuples[a.relation].tolist())] if a.relation else range(sizes[a.sort])
                   for a in node.axes]  # fmt: skip
         guard, seen = node.guard or c.Truth(True), []
@@ -173,7 +181,7 @@ class Loops:
         needed = [self.crisp(guard, t, someone), self.value(node.body, t, someone)]
         return None if None in needed else []
 
-    def crisp(self, guard: c.Formula, t: int | None, env: dict) -> object:
+    def crisp(self, guard: c.Formula, t: int | None, env: dict[Any, Any]) -> Any:
         """The truth of a guard."""
         if self.semantics is None:
             return self.value(guard, t, env)
@@ -183,7 +191,7 @@ class Loops:
         self.semantics, self.known = meaning, known
         return found
 
-    def look_up(self, name: str, who: list, t: int | None) -> object:
+    def look_up(self, name: str, who: list[Any], t: int | None) -> Any:
         signature, row = self.tables.signature, self.rows[name]
         declared = signature.predicates.get(name) or signature.functions[name]
         asks = not declared.static and name not in self.here.values()
@@ -267,7 +275,7 @@ def random_tables(r: random.Random, *, degrees: bool = False, local: bool = Fals
     sizes, horizon = {sort: r.randint(1, 4) for sort in "ab"}, r.randint(1, 7)
     signature = THEORY.signature
 
-    def numbers(below: int, decl: object) -> torch.Tensor:
+    def numbers(below: int, decl: Any) -> torch.Tensor:
         shape = (3, *(sizes[s] for s in decl.sorts), 1 if decl.static else horizon)
         every = range(torch.Size(shape).numel())
         return torch.tensor([r.randrange(below) for _ in every]).reshape(shape)
@@ -311,7 +319,7 @@ def here_of(tables: Tables) -> Here:
 
 def by_loops(
     formula: c.Formula, axes: tuple[c.Axis, ...], tables: Tables, semantics: Semantics | None = None
-) -> list:
+) -> list[Any]:
     """The values at all points of all bindings and traces."""
     every = itertools.product(*(range(tables.size(axis)) for axis in axes))
     envs = [dict(zip(axes, who, strict=True)) for who in every]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -28,7 +29,7 @@ def checked(text: str) -> CheckedFormula:
 
 def by_evaluation(
     one: CheckedFormula, tables: Tables, semantics: Semantics = CRISP, *, engine: bool = True
-) -> list:
+) -> list[Any]:
     """The same values as `by_loops`, from the evaluator and from where it says to be defined."""
     value = evaluate_core(one.formula, tables, semantics, engine=engine)
     where = where_defined(one.formula, tables)
@@ -46,7 +47,8 @@ def by_evaluation(
 @pytest.mark.parametrize("local", [False, True])
 def test_truth_is_that_of_loops(local):
     """Nearly half of the formulas are neither always true nor always false where defined."""
-    r, kinds = random.Random(35 + local), Counter()
+    r = random.Random(35 + local)
+    kinds: Counter[str] = Counter()
     for _ in range(400):
         text, tables = grown(r, r.randint(1, 4)), random_tables(r, local=local)
         one = checked(text)
@@ -102,7 +104,7 @@ def test_gradients_are_those_of_the_equations(semantics):
     r, moved = random.Random(semantics.name), 0
     for number in range(60):
         one, tables = graded_formula(r), random_tables(r, degrees=True, local=number % 2 == 1)
-        slopes = []
+        slopes: list[torch.Tensor] = []
         for engine in (True, False):
             sick = _between(tables.predicate("Sick")).requires_grad_()
             given = replace(tables, predicates={**tables.predicates, "Sick": sick})
@@ -115,8 +117,9 @@ def test_gradients_are_those_of_the_equations(semantics):
             value = torch.where(value.isfinite(), value, 0.0)
             total = value.sum() + 0 * sick.sum()
             slopes += torch.autograd.grad(total, sick)
-        assert torch.allclose(*slopes, atol=1e-7), text_of(one.formula)
-        moved += bool(slopes[0].any())
+        one_way, other_way = slopes
+        assert torch.allclose(one_way, other_way, atol=1e-7), text_of(one.formula)
+        moved += bool(one_way.any())
     assert moved >= 5
 
 
