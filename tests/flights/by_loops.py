@@ -74,8 +74,7 @@ class Hours:
 
     def there(self, name: str, entity: str, time: int, windows: list[Window]) -> bool:
         return not self.presence or all(
-            not (steps := self.inside(time, window))
-            or any(self.is_so(name, (entity,), s) for s in steps)
+            any(self.is_so(name, (entity,), s) for s in self.inside(time, window))
             for window in windows
         )
 
@@ -122,13 +121,25 @@ def undecided(file: Path, horizon: int, *, presence: bool) -> dict[str, tuple[in
     """Of rules that look ahead: their undecided cells, and those of their consequents alone."""
     h = Hours(file, horizon, presence=presence)
 
+    def together(b: Binding, t: int, windows: list[Window]) -> bool:
+        return not presence or all(
+            any(
+                h.is_so("Active", b[:1], s) and h.is_so("Open", b[1:], s)
+                for s in h.inside(t, window)
+            )
+            for window in windows
+        )
+
     def present(rule: Ahead, b: Binding, t: int) -> bool:
+        if rule.pairs:
+            return together(b, t, rule.plane)
         airport = not rule.airport or h.there("Open", b[1], t, rule.airport)
         return airport and h.there("Active", b[0], t, rule.plane)
 
     def base_present(rule: Ahead, b: Binding, t: int) -> bool:
-        airport = not rule.pairs or h.there("Open", b[1], t, rule.airport)
-        return airport and h.there("Active", b[0], t, rule.plane)
+        if rule.pairs:
+            return together(b, t, rule.plane)
+        return h.there("Active", b[0], t, rule.plane)
 
     counts = {}
     for name, rule in _rules(h):

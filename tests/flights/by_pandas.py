@@ -85,7 +85,7 @@ class Facts:
     # --- presence -----------------------------------------------------------------------------
 
     def there(self, here: Frame, *windows: tuple[int | None, int | None]) -> Frame:
-        """Where entities are present in each window, as far as it lies in the month."""
+        """Where entities are present in each window; beyond the month nobody is."""
         every = here | True
         if not self.presence:
             return every
@@ -94,10 +94,11 @@ class Facts:
         return every
 
     def pair_there(self, *windows: tuple[int | None, int | None]) -> Frame:
-        planes, airports = self.there(self.active, *windows), self.there(self.open, *windows)
-        first = planes[self.pairs.get_level_values(0)].to_numpy()
-        second = airports[self.pairs.get_level_values(1)].to_numpy()
-        return pd.DataFrame(first & second, index=planes.index, columns=self.pairs)
+        """Where both are present at one hour of each window."""
+        first = self.active[self.pairs.get_level_values(0)].to_numpy()
+        second = self.open[self.pairs.get_level_values(1)].to_numpy()
+        here = pd.DataFrame(first & second, index=self.active.index, columns=self.pairs)
+        return self.there(here, *windows)
 
 
 # --- operators ------------------------------------------------------------------------------------
@@ -125,11 +126,9 @@ def within(here: Frame, low: int | None, high: int | None) -> Frame:
     if low is None or high is None:
         assert (low is None) != (high is None)
         if high is None:
-            return shifted(ever(here), low or 0, outside=True)
-        return shifted(here.cummax().astype(bool), high, outside=True)
-    result = some(here, low, high)
-    result[(here.index + low >= len(here)) | (here.index + high < 0)] = True
-    return result
+            return shifted(ever(here), low or 0)
+        return shifted(here.cummax().astype(bool), high)
+    return some(here, low, high)
 
 
 def hours(frame: Frame) -> Frame:

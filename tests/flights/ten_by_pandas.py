@@ -42,9 +42,11 @@ class Pairs(Facts):
         return pd.DataFrame(values, index=frame.index, columns=self.pairs)
 
     def both(self, planes: list[Window], airports: list[Window]) -> Frame:
-        """Where a plane and an airport are present, each in windows of its own."""
-        first = self.by_plane(self.there(self.active, *planes))
-        return first & self.by_airport(self.there(self.open, *airports))
+        """Where a plane and an airport are present: at one hour of windows that they share."""
+        shared = [window for window in planes if window in airports]
+        first = self.there(self.active, *(w for w in planes if w not in shared))
+        second = self.there(self.open, *(w for w in airports if w not in shared))
+        return self.pair_there(*shared) & self.by_plane(first) & self.by_airport(second)
 
     def one(
         self, antecedent: Frame, consequent: Frame, planes: list[Window], airports: list[Window]
