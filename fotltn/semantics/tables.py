@@ -279,7 +279,8 @@ class Tables:
 
     def table(self, name: str) -> Tensor | SparseTable:
         """Return the table of a predicate: dense, shape `(trace, *arguments, time)`, or facts."""
-        if name not in self.predicates and name.startswith((_HERE, _KNOWN)):
+        added = isinstance(name, str) and name.startswith((_HERE, _KNOWN))
+        if added and name not in self.predicates:
             kind, sort = name.split(" ", 1)
             return self._here(sort) if f"{kind} " == _HERE else self._known(sort)
         return _lookup("predicate", name, self.predicates)

@@ -59,7 +59,7 @@ def test_a_trace_for_each_entity_makes_its_sort_local_and_axioms_move_prediction
 
 
 def test_axioms_whose_cells_are_absent_are_named_with_the_reason():
-    absent = r"Lasts, Helps: 4,350 of 4,500 cells are absent, because each 'pump' is present in one"
+    absent = r"Lasts, Helps: 4,380 of 4,500 cells are absent, because each 'pump' is present in one"
     with pytest.warns(DataWarning, match=absent + r' trace.*data=\{"local": \["pump"\]\}') as told:
         fitted(data={"local": []})
     assert {Path(one.filename).name for one in told} == {"test_unmoved.py"}
