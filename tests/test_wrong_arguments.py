@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import warnings
 from collections.abc import Callable, Iterator
@@ -174,7 +175,8 @@ def call(callee: Callable[..., Any], arguments: dict[str, Any]) -> None:
 @pytest.mark.parametrize("name", sorted(set(fotltn.__all__) - NOT_CALLED))
 def test_a_wrong_argument_is_a_fot_error(name, model, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("fotltn.web.serve.serve", lambda *_, **__: None)
+    server = importlib.import_module("fotltn.web.serve")
+    monkeypatch.setattr(server, "serve", lambda *_, **__: None)
     callee, arguments = right(model)[name]
     assert not escaped(name, callee, arguments)
 
