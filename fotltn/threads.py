@@ -249,13 +249,20 @@ def _cores(cpus: Iterable[int]) -> set[str]:
     return set(names.values())
 
 
+@cache
+def _of_quotas(root: Path) -> int | None:
+    """Return the processors of the smallest quota; it is read once, as every call asks for it."""
+    return min((math.ceil(share) for share in _quotas(root)), default=None)
+
+
 def usable(root: Path = Path("/")) -> int:
     """Return how many processors the process may use: by its affinity, and by its quota.
 
     Args:
         root: where `proc` and `sys` are.
     """
-    return max(1, min([len(_allowed()), *(math.ceil(share) for share in _quotas(root))]))
+    allowed, quota = len(_allowed()), _of_quotas(root)
+    return max(1, allowed if quota is None else min(allowed, quota))
 
 
 def _quotas(root: Path) -> Iterator[float]:
