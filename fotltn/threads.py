@@ -40,12 +40,14 @@ class _Work:
         small: the number for small work.
         most: the number for large work.
         sized: whether the number was chosen by the size of the work.
+        long: whether threads of the host may begin meanwhile, which shall not inherit the number.
     """
 
     outside: int
     small: int
     most: int
     sized: bool = False
+    long: bool = False
 
 
 class _ThreadWork(threading.local):
@@ -61,14 +63,18 @@ _process: _Work | None = None  # the work of such a process
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
-    """Take one thread for the work inside, except for parts that know that they are large."""
+def one_thread(*, long: bool = True) -> Iterator[None]:
+    """Take one thread for the work inside, except for parts that know that they are large.
+
+    Args:
+        long: keep the host's number for its threads that begin meanwhile, which takes a while.
+    """
     import torch
 
     if _here.work is not None or _process is not None or torch.compiler.is_compiling():
         yield
         return
-    _here.work = work = _work()
+    _here.work = work = replace(_work(), long=long)
     try:
         _take(work.small, work)
         yield
@@ -108,6 +114,14 @@ def _sized(large: bool, outer: _Work | None) -> Iterator[None]:
         _take(outside, work)
 
 
+def long_work() -> None:
+    """Keep the host's number for its threads that begin during the call that is at work here."""
+    work = _here.work
+    if work is not None and not work.long:
+        _here.work = replace(work, long=True)
+        _keep_for_others(work)
+
+
 def most_threads() -> int:
     """Return the number of threads that large work takes here."""
     import torch
@@ -128,14 +142,21 @@ def _work() -> _Work:
 
 
 def _take(number: int, work: _Work) -> None:
-    """Set the number for this thread of the program, and for no other that begins meanwhile."""
+    """Set the number for this thread of the program; in long work, for no other that begins."""
     import torch
 
     if torch.get_num_threads() == number:
         return
     torch.set_num_threads(number)
+    if work.long:
+        _keep_for_others(work)
+
+
+def _keep_for_others(work: _Work) -> None:
+    import torch
+
     default = work.outside if _process is None else _process.small
-    if number != default and threading.active_count() > 1:
+    if torch.get_num_threads() != default and threading.active_count() > 1:
         other = threading.Thread(target=torch.set_num_threads, args=(default,))
         other.start()
         other.join()
@@ -151,7 +172,7 @@ def entry(function: Callable[P, T]) -> Callable[P, T]:
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
         if _here.work is not None or _process is not None:
             return function(*args, **kwargs)
-        with one_thread():
+        with one_thread(long=False):
             return function(*args, **kwargs)
 
     return call

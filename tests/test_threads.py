@@ -105,6 +105,9 @@ with threads.one_thread():
 print(json.dumps(numbers))
 """
     assert printed(code) == [1, 8, 8, 8, 1]
+    assert printed(
+        code.replace("one_thread():", "one_thread(long=False):\n    threads.long_work()", 1)
+    ) == [1, 8, 8, 8, 1]
 
 
 def test_a_step_of_training_has_one_number():

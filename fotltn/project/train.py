@@ -35,6 +35,7 @@ from fotltn.project.stored import versions
 from fotltn.project.unmoved import unmoved
 from fotltn.project.world import NOTHING, InMemory, in_precision
 from fotltn.stop import interrupts
+from fotltn.threads import long_work
 
 _LOG = logging.getLogger("fotltn.project")
 
@@ -72,6 +73,7 @@ def train(
         InterruptedTrainingError: it was stopped.
         FotError: the project is wrong.
     """
+    long_work()
     with telling(callbacks) as told:
         told.model = _trained(config, more, checkpoints, told, stop, finish)
     _LOG.info("%s", told.model.reason)
