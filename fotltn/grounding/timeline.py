@@ -207,14 +207,14 @@ def on_clock(
     complaints = _Complaints(collector, clock, tables)
     complaints.wrong(readings)
     complaints.zones(readings)
-    names, traces = _traces([tables[number] for number in timed])
-    rows = dict(zip(timed, traces, strict=True))
-    if clock.kind != "shared" and names:
-        complaints.traces(readings, rows)
+    names, rows = [_ONLY], {n: np.zeros(len(read.at), np.int64) for n, read in readings.items()}
+    if clock.kind != "shared":  # which asks for no trace
+        named, traces = _traces([tables[number] for number in timed])
+        if named:
+            names, rows = named, dict(zip(timed, traces, strict=True))
+            complaints.traces(readings, rows)
     if collector.count:
         raise DataError(*collector.shown())
-    names = names or [_ONLY]
-    rows = {n: np.where(of < 0, 0, of) if names == [_ONLY] else of for n, of in rows.items()}
     timeline = _begun(clock, readings, rows, names) if isinstance(timing, Clock) else timing
     complaints.coarse(readings, timeline)
     done = [(place, table) for place, table, _, _ in tables]
